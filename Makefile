@@ -1,0 +1,31 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both set everything up themselves.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+READY   = $(VENV)/.ready
+
+.PHONY: demo test check build clean
+
+demo: $(READY)            ## pretrain a tiny XLNet on real text, then use it (about five minutes)
+	$(BIN)/xlnet demo --output runs/demo
+
+test: $(READY)            ## every test that this machine can run
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)           ## style, types and the fast tests: run before each commit
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+build: $(READY)           ## wheel and sdist
+	$(BIN)/pip install --quiet build
+	$(BIN)/python -m build
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet "torch>=2.11,<2.14"
+	$(BIN)/pip install --quiet -e ".[dev]"
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) runs dist build src/*.egg-info
