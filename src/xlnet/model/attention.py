@@ -1,0 +1,104 @@
+"""Two-stream relative attention: one call for content and query rows alike (XLNet §2.3 and §2.5, eq. of Appendix A.2).
+
+    score(i, j) = ((q_i + u) . k_j  +  (q_i + v) . r_{i-j}  +  (q_i + b) . s_{ij}) / sqrt(H)
+
+with content bias u, position bias v, segment bias b, projected sinusoid r and the segment embedding s of "same" or
+"different". This page holds the readable reference and the choice of backend; fast paths share its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from xlnet.configuration import AttentionBackend
+from xlnet.errors import ConfigurationError
+from xlnet.model.dropout import dropout
+from xlnet.model.geometry import Geometry
+
+
+@dataclass(frozen=True)
+class AttentionInputs:
+    """What every backend computes from; B sequences, R rows, S keys, T distances, N heads of size H.
+
+    Attributes:
+        query: ``[B, R, N, H]``, rows of both streams.
+        key, value: ``[B, S, N, H]``, memory first.
+        position_key: ``[T, N, H]``, projected sinusoid of each distance the geometry's table covers.
+        content_bias, position_bias, segment_bias: ``[N, H]``, the paper's u, v and b.
+        segment_embedding: ``[2, N, H]``: 0 same segment, 1 another.
+        geometry: who sees whom, at which distance, in which segment.
+        dropatt: dropout rate on the probabilities, 0 outside training.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    position_key: Tensor
+    content_bias: Tensor
+    position_bias: Tensor
+    segment_bias: Tensor
+    segment_embedding: Tensor
+    geometry: Geometry
+    dropatt: float = 0.0
+
+
+Backend = Callable[[AttentionInputs], Tensor]
+
+
+def reference_probabilities(inputs: AttentionInputs) -> Tensor:
+    """Attention probabilities ``[B, N, R, S]``, before dropout, in at least float32.
+
+    A row that sees nothing attends to nothing: its probabilities are all zero. (Adding -1e30 as the release does would
+    make them uniform over every key, the hidden ones included.)
+    """
+    geometry = inputs.geometry
+    scale = inputs.query.shape[-1] ** -0.5
+    score = torch.einsum("brnh,bsnh->bnrs", inputs.query + inputs.content_bias, inputs.key)
+    by_distance = torch.einsum("brnh,tnh->bnrt", inputs.query + inputs.position_bias, inputs.position_key)
+    index = geometry.distance_index[:, None].expand(score.shape)
+    score = score + by_distance.gather(-1, index)
+    if geometry.other_segment is not None:
+        # Softmax ignores what is constant along a row, so only the difference of the two embeddings matters.
+        difference = inputs.segment_embedding[1] - inputs.segment_embedding[0]
+        by_segment = torch.einsum("brnh,nh->bnr", inputs.query + inputs.segment_bias, difference)
+        score = score + by_segment[..., None] * geometry.other_segment[:, None]
+    score = (score * scale).to(torch.promote_types(score.dtype, torch.float32))
+    if geometry.visible is None:
+        return score.softmax(dim=-1)
+    visible = geometry.visible[:, None]
+    hidden = torch.finfo(score.dtype).min
+    probabilities = torch.where(visible, score, hidden).softmax(dim=-1)
+    return probabilities * visible.any(dim=-1, keepdim=True)
+
+
+def reference_attention(inputs: AttentionInputs) -> Tensor:
+    """The readable path: materializes every score. Returns ``[B, R, N, H]``."""
+    return weigh_values(reference_probabilities(inputs), inputs)
+
+
+def weigh_values(probabilities: Tensor, inputs: AttentionInputs) -> Tensor:
+    """Sum of the values under the (dropped-out) probabilities ``[B, N, R, S]``, as ``[B, R, N, H]``."""
+    weights = dropout(probabilities, inputs.dropatt, training=True).to(inputs.value.dtype)
+    return torch.einsum("bnrs,bsnh->brnh", weights, inputs.value)
+
+
+BACKENDS: dict[str, Backend] = {"reference": reference_attention}
+
+
+def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
+    """The implementation that a configuration asks for; ``auto`` takes the fastest one that can serve these inputs.
+
+    Raises:
+        ConfigurationError: the named backend is not available here.
+    """
+    if name == "auto":
+        return reference_attention
+    if name not in BACKENDS:
+        raise ConfigurationError(
+            f"attention_backend={name!r} is not available here; available: auto, {', '.join(BACKENDS)}."
+        )
+    return BACKENDS[name]

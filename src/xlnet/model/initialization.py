@@ -1,0 +1,28 @@
+"""Initial weights, as the release draws them (findings B6)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from xlnet.configuration import XLNetConfig
+
+
+@torch.no_grad()
+def initialize(module: nn.Module, config: XLNetConfig) -> None:
+    """Normal(0, ``initializer_range``) for every weight, attention bias and segment embedding; zero for other biases;
+    one for layer-norm gains. The mask embedding takes the release's Glorot range, since it was given no initializer.
+    """
+    for name, parameter in module.named_parameters():
+        owner, _, leaf = name.rpartition(".")
+        if leaf == "mask_embedding":
+            limit = math.sqrt(6.0 / (1 + config.d_model))
+            parameter.uniform_(-limit, limit)
+        elif owner.endswith("norm"):
+            parameter.fill_(1.0 if leaf == "weight" else 0.0)
+        elif leaf in ("bias", "lm_bias"):
+            parameter.zero_()
+        else:
+            parameter.normal_(0.0, config.initializer_range)
