@@ -1,4 +1,4 @@
-"""Loads recorded cases: variables of the release into our parameters, gradients back, time-major arrays to batch first."""
+"""Recorded cases: variables of the release into our parameters, gradients back, time-major arrays to batch first."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def lanes(case: Case, rows: int) -> Tensor | None:
 def order_of(hidden: Tensor) -> Tensor:
     """An order that expresses a recorded ``perm_mask [B, L, L]`` (1: may not see).
 
-    A token that sees more comes later; a target sees as much as the token before it, without itself, hence the half step.
+    A token that sees more comes later; a target does not see itself, hence the half step.
     """
     sees = hidden < 0.5
     order = 2 * sees.sum(dim=-1) + (~sees.diagonal(dim1=1, dim2=2)).long()

@@ -10,7 +10,7 @@ from xlnet.batch import IGNORED_LABEL
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import InputError
 from xlnet.model.dropout import dropout
-from xlnet.model.encoder import XLNetModel
+from xlnet.model.encoder import one_stream_encoder
 from xlnet.model.initialization import initialize
 from xlnet.model.outputs import ClassificationOutput
 from xlnet.model.pretrained import PretrainedModel
@@ -36,7 +36,7 @@ class XLNetForSequenceClassification(PretrainedModel):
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)
-        self.encoder = XLNetModel(config)
+        self.encoder = one_stream_encoder(config)
         self.summary = SequenceSummary(config)
         self.classifier = nn.Linear(config.d_model, config.num_labels)
         initialize(self.summary, config)
@@ -63,7 +63,7 @@ class XLNetForMultipleChoice(PretrainedModel):
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)
-        self.encoder = XLNetModel(config)
+        self.encoder = one_stream_encoder(config)
         self.summary = SequenceSummary(config)
         self.classifier = nn.Linear(config.d_model, 1)
         initialize(self.summary, config)
@@ -103,7 +103,7 @@ class XLNetForTokenClassification(PretrainedModel):
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)
-        self.encoder = XLNetModel(config)
+        self.encoder = one_stream_encoder(config)
         self.classifier = nn.Linear(config.d_model, config.num_labels)
         initialize(self.classifier, config)
 

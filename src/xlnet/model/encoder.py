@@ -162,3 +162,11 @@ class XLNetModel(PretrainedModel):
         if output_attentions:
             out.attentions = tuple(probabilities)
         return out, inputs
+
+
+def one_stream_encoder(config: XLNetConfig) -> XLNetModel:
+    """An encoder for heads that never run the query stream: its mask embedding is kept but not trained, so that data
+    parallel training does not wait for a gradient that never comes."""
+    encoder = XLNetModel(config)
+    encoder.mask_embedding.requires_grad_(False)
+    return encoder

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from xlnet.configuration import XLNetConfig
 from xlnet.model.dropout import dropout
-from xlnet.model.encoder import XLNetModel
+from xlnet.model.encoder import one_stream_encoder
 from xlnet.model.initialization import initialize
 from xlnet.model.outputs import QuestionAnsweringOutput
 from xlnet.model.pretrained import PretrainedModel
@@ -56,7 +56,7 @@ class XLNetForQuestionAnswering(PretrainedModel):
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)
-        self.encoder = XLNetModel(config)
+        self.encoder = one_stream_encoder(config)
         self.start = nn.Linear(config.d_model, 1)
         self.end = EndScorer(config)
         self.answerable = AnswerableScorer(config)
