@@ -1,0 +1,1 @@
+"""One training loop for pretraining and fine-tuning; knows nothing of XLNet."""
