@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from xlnet.batch import IGNORED_LABEL
+from xlnet.checkpoints import Head
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import InputError
 from xlnet.model.dropout import dropout
@@ -32,7 +33,7 @@ def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
 class XLNetForSequenceClassification(PretrainedModel):
     """Classes of a text or a pair of texts; ``num_labels=1`` predicts a number."""
 
-    head: ClassVar[str] = "classification"
+    head: ClassVar[Head] = "classification"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)
@@ -59,7 +60,7 @@ class XLNetForSequenceClassification(PretrainedModel):
 class XLNetForMultipleChoice(PretrainedModel):
     """The best of several texts: one score each, softmax over the choices (RACE, COPA)."""
 
-    head: ClassVar[str] = "multiple_choice"
+    head: ClassVar[Head] = "multiple_choice"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)
@@ -99,7 +100,7 @@ class XLNetForMultipleChoice(PretrainedModel):
 class XLNetForTokenClassification(PretrainedModel):
     """A class for each token (named entities, parts of speech)."""
 
-    head: ClassVar[str] = "token_classification"
+    head: ClassVar[Head] = "token_classification"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from xlnet.configuration import XLNetConfig
 
 
-@torch.no_grad()
 def initialize(module: nn.Module, config: XLNetConfig) -> None:
-    """Normal(0, ``initializer_range``) for every weight, attention bias and segment embedding; zero for other biases;
-    one for layer-norm gains. The mask embedding takes the release's Glorot range, since it was given no initializer.
+    """Draw all parameters of a module; see :func:`draw`."""
+    draw(module.named_parameters(), config)
+
+
+@torch.no_grad()
+def draw(named: Iterable[tuple[str, Tensor]], config: XLNetConfig) -> None:
+    """Fill tensors in place by their native names.
+
+    Normal(0, ``initializer_range``) for every weight, attention bias and segment embedding; zero for other biases; one
+    for layer-norm gains. The mask embedding takes the release's Glorot range, since it was given no initializer.
     """
-    for name, parameter in module.named_parameters():
+    for name, parameter in named:
         owner, _, leaf = name.rpartition(".")
         if leaf == "mask_embedding":
             limit = math.sqrt(6.0 / (1 + config.d_model))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from xlnet.batch import IGNORED_LABEL
+from xlnet.checkpoints import Head
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import InputError
 from xlnet.model.encoder import XLNetModel
@@ -20,7 +21,7 @@ from xlnet.model.pretrained import PretrainedModel
 class XLNetLMHeadModel(PretrainedModel):
     """Predicts the tokens at ``target_positions`` from the query stream, or next states from the content stream."""
 
-    head: ClassVar[str] = "language_model"
+    head: ClassVar[Head] = "language_model"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from xlnet.checkpoints import Head
 from xlnet.configuration import XLNetConfig
 from xlnet.model.dropout import dropout
 from xlnet.model.encoder import one_stream_encoder
@@ -52,7 +53,7 @@ class AnswerableScorer(nn.Module):
 class XLNetForQuestionAnswering(PretrainedModel):
     """Extractive question answering with a beam of starts and, for each, a beam of ends."""
 
-    head: ClassVar[str] = "question_answering"
+    head: ClassVar[Head] = "question_answering"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config)

@@ -1,0 +1,239 @@
+"""Decoding: a second entry into the encoder, a few rows at a time against cached keys and values.
+
+Every row and every key carries (position, segment, order, valid); who sees whom and at which distance follows from
+these four, exactly as in `geometry.py`. Nothing else is needed for left-to-right text, blanks in any order, drafts and
+their verification: those are only choices of positions and orders.
+
+    cache = KeyValueCache(encoder, batch_size=1)
+    decoded = decode(encoder, cache, ids, content=Tokens(position, order), query=Tokens(next_position, next_order))
+
+A content row becomes a key; it sees keys with ``order <= its own``. A query row sees keys with ``order < its own``.
+What a decided token sees never changes, so cached keys are final and cached equals uncached (XLNet §2.3, §2.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from xlnet.errors import InputError
+from xlnet.model.cache import KeyValueCache, Tokens
+from xlnet.model.encoder import XLNetModel
+from xlnet.model.layer import AttentionBiases, Layer, RelativeAttention
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Last states of the rows of one call.
+
+    Attributes:
+        content: ``[B, T, D]``, or None where it was not asked for.
+        query: ``[B, Q, D]``, or None without query rows.
+        cache: the cache that was given, now holding the content rows too.
+    """
+
+    content: Tensor | None
+    query: Tensor | None
+    cache: KeyValueCache
+
+
+@dataclass(frozen=True)
+class _View:
+    """Rows against the keys ``start .. stop`` of the cache, computed once a call and read by every layer.
+
+    Attributes:
+        index: ``[B, R, S]`` int64 place in the position keys of distances ``low .. high``.
+        hidden: ``[B, 1, R, S]``, 0 where visible and hugely negative where not; None where everything is visible.
+        blind: ``[B, R]`` bool, rows that see nothing; None where there are none.
+        other_segment: ``[B, 1, R, S]`` 0 / 1; None where nothing is told apart.
+    """
+
+    start: int
+    stop: int
+    low: int
+    high: int
+    index: Tensor
+    hidden: Tensor | None
+    blind: Tensor | None
+    other_segment: Tensor | None
+
+    def rows_from(self, first: int) -> _View:
+        """The same without the first rows."""
+        return _View(
+            self.start,
+            self.stop,
+            self.low,
+            self.high,
+            self.index[:, first:],
+            None if self.hidden is None else self.hidden[:, :, first:],
+            None if self.blind is None else self.blind[:, first:],
+            None if self.other_segment is None else self.other_segment[:, :, first:],
+        )
+
+
+@torch.no_grad()
+def decode(
+    encoder: XLNetModel,
+    cache: KeyValueCache,
+    ids: Tensor | None,
+    content: Tokens | None,
+    query: Tokens | None = None,
+    *,
+    need_content: bool = False,
+) -> Decoded:
+    """Run content rows (which join the cache) and query rows (which do not) through all layers.
+
+    Args:
+        encoder: in evaluation mode; dropout is never applied here.
+        cache: keys so far; grows in place by T.
+        ids: ``[B, T]`` int64, the tokens of the content rows; None for no content rows.
+        content: ``[B, T]`` each: where they stand, their place in the order, segment, and which are real.
+        query: ``[B, Q]`` each: rows that predict the token at ``position`` from every key with a lower order.
+        need_content: also return the last content states; otherwise they are skipped in the last layer.
+
+    Raises:
+        InputError: shapes that do not belong together.
+    """
+    _check(cache, ids, content, query)
+    config = encoder.config
+    length = 0 if ids is None else ids.shape[1]
+    parts: list[Tensor] = []
+    if ids is not None and content is not None and length:
+        parts.append(encoder.word_embedding(ids))
+        cache.reserve(content)
+    if query is not None:
+        parts.append(encoder.mask_embedding.expand(*query.position.shape, -1))
+    if not parts:
+        return Decoded(None, None, cache)
+    rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+    view = _lay_out(cache, content if length else None, query, length, rows.dtype)
+    cache.positions.cover(view.low, view.high)
+    for number, layer in enumerate(encoder.layers):
+        if length:
+            cache.store(number, *_projected_keys(layer.attention, rows[:, :length]))
+        if number == config.n_layer - 1 and not need_content and length:
+            rows, view = rows[:, length:], view.rows_from(length)
+            length = 0
+        biases = encoder.attention_biases[number if config.untie_r else 0]
+        if rows.shape[1]:
+            rows = _run_layer(layer, biases, rows, cache, number, view)
+    return Decoded(
+        content=rows[:, :length] if length else None,
+        query=rows[:, length:] if query is not None else None,
+        cache=cache,
+    )
+
+
+def _check(cache: KeyValueCache, ids: Tensor | None, content: Tokens | None, query: Tokens | None) -> None:
+    if (ids is None) != (content is None):
+        raise InputError("ids and content belong together: give both, or neither for no content rows.")
+    for name, tokens in (("content", content), ("query", query)):
+        if tokens is not None and tokens.position.shape[0] != cache.batch_size:
+            raise InputError(f"{name} has {tokens.position.shape[0]} rows; the cache has {cache.batch_size}.")
+    if ids is not None and content is not None and ids.shape != content.position.shape:
+        raise InputError(f"ids has shape {list(ids.shape)}; content has {list(content.position.shape)}.")
+
+
+def _lay_out(
+    cache: KeyValueCache, content: Tokens | None, query: Tokens | None, length: int, dtype: torch.dtype
+) -> _View:
+    """Visibility, distances and segments of all rows of one call."""
+    keys = cache.visible_keys(length)
+    real = keys.valid
+    row_position, sees, row_segment = _rows(content, query)
+    visible = keys.order[:, None, :] <= sees[:, :, None]
+    if real is not None:
+        visible = visible & real[:, None, :]
+    back = row_position[:, :, None] - keys.position[:, None, :]
+    if cache.causal:
+        visible = visible & (back >= 0)
+    if cache.reach is not None:
+        visible = visible & (back <= cache.reach)
+    hidden, blind = None, None
+    if not bool(visible.all()):
+        # In half precision the sum of the most negative value and a score would be an infinity: hence float32.
+        wide = torch.promote_types(dtype, torch.float32)
+        hidden = torch.zeros(visible.shape, dtype=wide, device=visible.device)
+        hidden = hidden.masked_fill_(~visible, torch.finfo(wide).min)[:, None]
+        seeing = visible.any(dim=-1)
+        blind = None if bool(seeing.all()) else ~seeing
+    low, high = _range(back, visible)
+    if cache.clamp_len > 0:
+        low, high = max(low, -cache.clamp_len), min(high, cache.clamp_len)
+        low, high = min(low, cache.clamp_len), max(high, -cache.clamp_len)
+    other = None
+    if cache.has_segments and keys.segment is not None:
+        other = (row_segment[:, :, None] != keys.segment[:, None, :]).to(dtype)[:, None]
+    index = back.clamp_(low, high).sub_(low)
+    start = cache.length - keys.position.shape[1]
+    return _View(start, cache.length, low, high, index, hidden, blind, other)
+
+
+def _rows(content: Tokens | None, query: Tokens | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Position, highest order seen, and segment of content rows followed by query rows."""
+    position, sees, segment = [], [], []
+    for tokens, below in ((content, 0), (query, 1)):
+        if tokens is not None:
+            position.append(tokens.position)
+            sees.append(tokens.order - below)
+            segment.append(torch.zeros_like(tokens.position) if tokens.segment is None else tokens.segment)
+    if len(position) == 1:
+        return position[0], sees[0], segment[0]
+    return torch.cat(position, 1), torch.cat(sees, 1), torch.cat(segment, 1)
+
+
+def _range(back: Tensor, visible: Tensor) -> tuple[int, int]:
+    """Lowest and highest distance among visible pairs; (0, 0) where there is none."""
+    if back.numel() == 0:
+        return 0, 0
+    far = 1 << 40
+    low = int(torch.where(visible, back, far).min())
+    high = int(torch.where(visible, back, -far).max())
+    return (low, high) if low <= high else (0, 0)
+
+
+def _projected_keys(attention: RelativeAttention, states: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values ``[B, N, T, H]`` of content states ``[B, T, D]``."""
+    key, value = attention.project_keys(states)
+    return key.transpose(1, 2), value.transpose(1, 2)
+
+
+def _run_layer(
+    layer: Layer, biases: AttentionBiases, rows: Tensor, cache: KeyValueCache, number: int, view: _View
+) -> Tensor:
+    attention = layer.attention
+    query = attention.query(rows)
+    attended = _attend(attention, biases, query, cache, number, view)
+    return layer.feed_forward(attention.norm(rows + attention.output(attended)))
+
+
+def _attend(
+    attention: RelativeAttention, biases: AttentionBiases, query: Tensor, cache: KeyValueCache, number: int, view: _View
+) -> Tensor:
+    """``query [B, R, N * H]`` over the cached keys to ``[B, R, N * H]``: the score of `attention.py`, by gather."""
+    config = attention.config
+    batch, rows, _ = query.shape
+    keys, values = cache.layer(number, view.start, view.stop)
+    if keys.shape[2] == 0:
+        return torch.zeros_like(query)
+    scale = config.d_head**-0.5
+    query = query.view(batch, rows, config.n_head, config.d_head)
+    by_content = ((query + biases.content) * scale).transpose(1, 2)
+    by_place = ((query + biases.position) * scale).transpose(1, 2)
+    table = cache.positions.keys(number, view.low, view.high)
+    distance = torch.matmul(by_place, table.transpose(1, 2))
+    index = view.index[:, None].expand(-1, config.n_head, -1, -1)
+    score = torch.matmul(by_content, keys.transpose(2, 3)).add_(distance.gather(-1, index))
+    if view.other_segment is not None:
+        difference = attention.segment_embedding[1] - attention.segment_embedding[0]
+        by_segment = ((query + biases.segment) * difference).sum(-1).transpose(1, 2) * scale
+        score = score.addcmul_(by_segment[..., None], view.other_segment)
+    score = score.to(torch.promote_types(score.dtype, torch.float32))
+    if view.hidden is not None:
+        score = score.add_(view.hidden)
+    weights = nn.functional.softmax(score, dim=-1)
+    if view.blind is not None:
+        weights = weights.masked_fill_(view.blind[:, None, :, None], 0.0)
+    return torch.matmul(weights.to(values.dtype), values).transpose(1, 2).reshape(batch, rows, -1)
