@@ -42,16 +42,15 @@ class Match:
             targets[name].data.copy_(tensor)
 
 
-def may_be_new(head: Head, stored_head: Head, new_head: bool) -> tuple[str, ...]:
-    """What :func:`match` may let start afresh, for a model with ``head`` read from a checkpoint of ``stored_head``.
+def may_be_new(head: Head, new_head: bool) -> tuple[str, ...]:
+    """What :func:`match` may let start afresh in a model with ``head``.
 
-    The mask embedding starts the query stream only; the release's fine-tuned checkpoints lack it. So models that
-    read one stream do without it, and a language model does not. A head may be new only where the checkpoint is of
-    another kind and the caller asked for a new one.
+    The mask embedding starts the query stream only, and the release's fine-tuned checkpoints lack it. So models that
+    read one stream do without it, and a language model does not. A head may be new only if the caller asked for that.
     """
-    permits: list[str] = [] if head == "language_model" else ["mask_embedding", ENCODER_PREFIX + "mask_embedding"]
-    if new_head and head != stored_head:
-        permits += {row.ours.split(".")[0] + ("." if "." in row.ours else "") for row in HEAD_ROWS[head]}
+    permits: set[str] = set() if head == "language_model" else {"mask_embedding", ENCODER_PREFIX + "mask_embedding"}
+    if new_head:
+        permits |= {row.ours.split(".")[0] + ("." if "." in row.ours else "") for row in HEAD_ROWS[head]}
     return tuple(sorted(permits))
 
 
@@ -60,19 +59,18 @@ def match(
     tensors: Mapping[str, Tensor],
     source: str,
     may_be_new: Collection[str] = (),
-    ignore_heads: bool = True,
 ) -> Match:
     """Pair the tensors a model expects with stored arrays, or say everything that is wrong.
 
     An encoder on its own (names without ``encoder.``) takes the encoder's arrays of a whole model, and the reverse.
+    Stored arrays outside the encoder may be left over; the encoder's may not.
 
     Args:
         expected: name -> shape of each tensor of the model.
-        tensors: stored arrays by our names; a :class:`LazyTensors` is not read.
+        tensors: stored arrays by our names, the encoder's with their prefix; a :class:`LazyTensors` is not read.
         source: what to call the origin in messages.
-        may_be_new: names, or beginnings of names that end with a dot, that may be missing. A head must be stored
-            whole or not at all: if some arrays under such a beginning are there, the others are needed.
-        ignore_heads: stored arrays outside the encoder may be left over. The encoder's may not.
+        may_be_new: names, or beginnings of names that end with a dot, that may be missing or of another shape. What
+            shares such a beginning starts afresh together or not at all: half a layer is an error.
 
     Raises:
         CheckpointError: lists missing, unexpected and mis-shaped arrays together.
@@ -80,31 +78,27 @@ def match(
     stored = as_lazy(tensors)
     by_bare = {name.removeprefix(ENCODER_PREFIX): name for name in stored}
     names = {name: by_bare[bare] for name in expected if (bare := name.removeprefix(ENCODER_PREFIX)) in by_bare}
+    wrong = {name for name, origin in names.items() if stored.entry(origin).shape != tuple(expected[name])}
+    new: set[str] = set()
+    for permit in may_be_new:
+        group = {name for name in expected if name == permit or (permit.endswith(".") and name.startswith(permit))}
+        absent = group - names.keys()
+        if absent == group or (group & wrong and not absent):
+            new |= group
+    names = {name: origin for name, origin in names.items() if name not in new}
     taken = set(names.values())
     left = [name for name in stored if name not in taken]
-    absent = [name for name in expected if name not in names]
-    present = set(names)
-    new = [name for name in absent if _allowed(name, may_be_new, present)]
-    missing = [name for name in absent if name not in set(new)]
-    wrong = [
-        f"{name} {list(stored.entry(origin).shape)}, should be {list(expected[name])}{_called(stored, origin, name)}"
-        for name, origin in names.items()
-        if stored.entry(origin).shape != tuple(expected[name])
+    missing = [name for name in expected if name not in names and name not in new]
+    unexpected = [name for name in left if name.startswith(ENCODER_PREFIX)]
+    misshapen = [
+        f"{name} {list(stored.entry(names[name]).shape)}, should be {list(expected[name])}"
+        f"{_called(stored, names[name], name)}"
+        for name in names
+        if name in wrong
     ]
-    heads_end = any(name.startswith(ENCODER_PREFIX) for name in stored)
-    unexpected = [name for name in left if not (ignore_heads and heads_end and not name.startswith(ENCODER_PREFIX))]
-    if missing or unexpected or wrong:
-        raise CheckpointError(_complaint(source, missing, unexpected, wrong, left))
-    return Match(names, tuple(new), tuple(left), stored)
-
-
-def _allowed(name: str, may_be_new: Collection[str], present: set[str]) -> bool:
-    for permit in may_be_new:
-        if name == permit:
-            return True
-        if permit.endswith(".") and name.startswith(permit):
-            return not any(other.startswith(permit) for other in present)
-    return False
+    if missing or unexpected or misshapen:
+        raise CheckpointError(_complaint(source, missing, unexpected, misshapen, left))
+    return Match(names, tuple(name for name in expected if name in new), tuple(left), stored)
 
 
 def _called(stored: LazyTensors, origin: str, name: str) -> str:

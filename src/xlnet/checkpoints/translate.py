@@ -50,7 +50,7 @@ def _changed(source: Entry, pair: Pair, n_layer: int) -> Entry:
 
     def read() -> Tensor:
         tensor = source.read()
-        return to_ours(tensor if pair.layer is None else tensor[pair.layer], pair.layout)
+        return to_ours(tensor if pair.layer is None else tensor[pair.layer], pair.layout).contiguous()
 
     return Entry(our_shape(shape, pair.layout), source.dtype, read, source.origin)
 
