@@ -97,40 +97,36 @@ def choose_targets(
 def word_targets(starts_word: Flags, maskable: Flags, goal: int, draws: RandomSource, max_span: int) -> Targets:
     """Spans of whole words, spread evenly over the part.
 
-    The part is walked once around from a random place, so that no position is favoured. K is what is still to be walked
-    over what is still to be chosen: the goal is reached at the end of the walk, and hardly a target must be filled in.
+    The part is walked once around, as a ring, from a random place, so that no position is favoured; a span that meets the
+    end goes on at the beginning and counts as two. K is what is still to be walked over what is still to be chosen: the
+    goal is reached at the end of the walk, and hardly a target must be filled in.
     """
     length = len(maskable)
     begins, ends = words_of(starts_word, maskable)
-    mask = np.zeros(length, dtype=np.bool_)
-    spans: list[tuple[int, int]] = []
-    limits = span_length_limits(max_span)
     offset = draws.below(length)
-    first_word = bisect_left(begins, offset)
+    turn = bisect_left(begins, offset)
+    ring_begins = begins[turn:] + [begin + length for begin in begins[:turn]]
+    ring_ends = ends[turn:] + [end + length for end in ends[:turn]]
+    chosen: list[tuple[int, int]] = []
+    limits = span_length_limits(max_span)
     mean_word = (sum(ends) - sum(begins)) / max(1, len(begins))
-    walked, missing = 0.0, goal
-    while missing > 0 and begins:
+    walked, missing = float(offset), goal
+    while missing > 0:
         wanted = bisect_right(limits, draws.uniform()) + 1
-        factor = (length - walked) / missing
-        room = (factor - 1.0) * min(wanted * mean_word, missing)
-        place = int(walked + draws.uniform() * (max(0.0, room) + 1.0))
-        before_wrap = place < length - offset
-        word = bisect_left(begins, offset + place if before_wrap else offset + place - length)
-        stop = len(begins) if before_wrap else first_word
-        if word >= stop:
-            if not before_wrap:
-                break
-            walked = float(length - offset)
-            continue
-        last = _span_end(begins, ends, word, min(stop, word + wanted), missing)
+        factor = (offset + length - walked) / missing
+        room = max(0.0, (factor - 1.0) * min(wanted * mean_word, missing))
+        word = bisect_left(ring_begins, int(walked + draws.uniform() * (room + 1.0)))
+        last = _span_end(ring_begins, ring_ends, word, min(len(begins), word + wanted), missing)
         if last == word:
             break
-        begin, end = begins[word], ends[last - 1]
-        mask[begin:end] = True
-        spans.append((begin, end))
+        begin, end = ring_begins[word], ring_ends[last - 1]
+        chosen.append((begin, end))
         missing -= end - begin
-        reached = end - offset + (0 if before_wrap else length)
-        walked = max(float(reached), walked + factor * (end - begin))
+        walked = max(float(end), walked + factor * (end - begin))
+    spans = [piece for begin, end in chosen for piece in _unroll(begin, end, length)]
+    mask = np.zeros(length, dtype=np.bool_)
+    for begin, end in spans:
+        mask[begin:end] = True
     _fill_words(mask, maskable, begins, ends, missing, draws)
     return Targets(mask, spans, missing)
 
@@ -179,6 +175,13 @@ def piece_targets(
             place = draws.below(length)
         mask[place] = True
     return Targets(mask, spans, filled)
+
+
+def _unroll(begin: int, end: int, length: int) -> list[tuple[int, int]]:
+    """A span on the ring of ``length`` places as one or two spans of the part."""
+    if begin >= length:
+        return [(begin - length, end - length)]
+    return [(begin, end)] if end <= length else [(begin, length), (0, end - length)]
 
 
 def _span_end(begins: list[int], ends: list[int], word: int, stop: int, most: int) -> int:
