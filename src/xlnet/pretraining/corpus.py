@@ -125,7 +125,8 @@ class TokenCorpus:
             tokens: ids ``[T]``.
             sentence_ends: bool ``[T]``, True at the last token of each sentence (an ``<eod>`` that follows the sentence
                 is its last token), or the increasing positions just after each sentence.
-            document_ends: increasing positions just after each document's last token; the last one may be left out.
+            document_ends: increasing positions just after each document's last token. In both, the end of the tokens
+                is added where it is missing.
             vocab_size: ids must be smaller; by default the largest id plus one.
             fingerprint: stands for the tokenizer.
             special_ids: name to id, as ``CorpusManifest.special_ids``.
