@@ -37,18 +37,22 @@ def read_table(path: Path) -> dict[bytes, bytes]:
         )
     try:
         place = len(data) - _FOOTER
-        for _ in range(2):  # the handle of the meta index, which holds nothing we need
-            _, place = read_varint(data, place)
-        offset, place = read_varint(data, place)
-        size, place = read_varint(data, place)
+        meta, place = _handle(data, place)
+        index, place = _handle(data, place)
+        _block(data, *meta)  # holds nothing we need; read for its checksum
         entries: dict[bytes, bytes] = {}
-        for _, handle in _entries(_block(data, offset, size)):
-            block_offset, place = read_varint(handle, 0)
-            block_size, _ = read_varint(handle, place)
-            entries.update(_entries(_block(data, block_offset, block_size)))
+        for _, handle in _entries(_block(data, *index)):
+            entries.update(_entries(_block(data, *_handle(handle, 0)[0])))
     except Damaged as error:
         raise CheckpointError(f"{path} is damaged: {error}. Fetch it again.") from error
     return entries
+
+
+def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
+    """Offset and size of a block, and the place behind them."""
+    offset, place = read_varint(data, place)
+    size, place = read_varint(data, place)
+    return (offset, size), place
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
