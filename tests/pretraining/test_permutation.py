@@ -33,9 +33,7 @@ def test_order_equals_every_recorded_local_permutation(golden: Path) -> None:
         inputs, masked = recorded[f"{case}/inputs"], recorded[f"{case}/is_masked"]
         functional = np.isin(inputs, FUNCTIONAL_IDS)
         target = masked & ~functional
-        order = order_of_part(
-            target, functional, release_places(recorded[f"{case}/order"], len(inputs)), "permutation"
-        )
+        order = order_of_part(target, functional, release_places(recorded[f"{case}/order"], len(inputs)), "permutation")
         content, query = visible(order)
         hidden = recorded[f"{case}/out_perm_mask"]
         assert np.array_equal(target, recorded[f"{case}/out_target_mask"]), case

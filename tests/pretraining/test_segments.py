@@ -52,7 +52,7 @@ def test_pairs_fill_the_sequence_and_keep_to_the_lane(lane: Lane, data: st.DataO
     pair = choose_pair(lane, begin, reuse, text, data.draw(st.sampled_from([0.0, 0.5, 1.0])), draws)
     assert pair.a_len >= 1 and pair.b_len >= 1 and pair.a_len + pair.b_len == text
     assert pair.a_begin == begin + reuse
-    assert 0 <= pair.b_begin and pair.b_begin + pair.b_len <= lane.length
+    assert pair.b_begin >= 0 and pair.b_begin + pair.b_len <= lane.length
     a_end = pair.a_begin + pair.a_len
     assert pair.b_begin >= a_end or pair.b_begin + pair.b_len <= begin  # never the sequence's own text
     assert pair.consecutive == (pair.b_begin == a_end)

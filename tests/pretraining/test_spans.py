@@ -135,7 +135,9 @@ def test_spans_are_whole_words_that_do_not_cross_functional_tokens(part: tuple) 
     broken = [(b, e) for b, e in zip(begins, ends, strict=True) if 0 < found.mask[b:e].sum() < e - b]
     assert len(broken) <= 1  # only where no whole word fits what is missing
     for begin, end in broken:
-        assert not any(not found.mask[b] and e - b <= found.mask[begin:end].sum() for b, e in zip(begins, ends, strict=True))
+        assert not any(
+            not found.mask[b] and e - b <= found.mask[begin:end].sum() for b, e in zip(begins, ends, strict=True)
+        )
 
 
 def test_a_word_is_never_split_where_whole_words_can_make_the_count() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from xlnet.batch import PretrainingBatch
-from xlnet.errors import XLNetError
+from xlnet.errors import MachineError, XLNetError
 
 
 class Indexed(Protocol):
@@ -57,7 +57,14 @@ class Prefetcher:
         self._batches: Any = iter(loader)
 
     def __next__(self) -> PretrainingBatch:
-        batch = next(self._batches)
+        try:
+            batch = next(self._batches)
+        except RuntimeError as error:  # the loader's word for a worker that died
+            self.close()
+            raise MachineError(
+                f"A background worker that prepares batches ended by itself ({error}). It may have run out of memory: "
+                "use fewer workers, or workers=0 to prepare batches in this process. No text is lost."
+            ) from error
         if isinstance(batch, XLNetError):
             raise batch
         return batch

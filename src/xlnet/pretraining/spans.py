@@ -97,9 +97,9 @@ def choose_targets(
 def word_targets(starts_word: Flags, maskable: Flags, goal: int, draws: RandomSource, max_span: int) -> Targets:
     """Spans of whole words, spread evenly over the part.
 
-    The part is walked once around, as a ring, from a random place, so that no position is favoured; a span that meets the
-    end goes on at the beginning and counts as two. K is what is still to be walked over what is still to be chosen: the
-    goal is reached at the end of the walk, and hardly a target must be filled in.
+    The part is walked once around, as a ring, from a random place, so that no position is favoured; a span that meets
+    the end goes on at the beginning and counts as two. K is what is still to be walked over what is still to be chosen:
+    the goal is reached at the end of the walk, and hardly a target must be filled in.
     """
     length = len(maskable)
     begins, ends = words_of(starts_word, maskable)

@@ -64,6 +64,11 @@ class PermutationStream:
         self.config = config
         self.plan = LanePlan.make(len(corpus), config, world_size)
         vocabulary = Vocabulary.make(starts_word, corpus.manifest.special_ids if special_ids is None else special_ids)
+        if corpus.manifest.vocab_size > len(vocabulary.starts_word):
+            raise InputError(
+                f"The corpus was prepared with a vocabulary of {corpus.manifest.vocab_size} pieces, but starts_word "
+                f"describes {len(vocabulary.starts_word)}: give the tokenizer that the corpus was prepared with."
+            )
         self._source = BatchSource(corpus, config, self.plan, vocabulary, rank, world_size)
         self._world_size = world_size
         self._workers = workers
@@ -113,14 +118,19 @@ class PermutationStream:
         Raises:
             InputError: when the state was saved with other settings or another corpus, naming both values.
         """
-        saved, here = state["settings"], self._settings()
+        saved, here = state.get("settings"), self._settings()
+        places = [state.get(key) for key in ("epoch", "step", "micro_batch")]
+        if not isinstance(saved, dict) or not all(isinstance(place, int) for place in places):
+            raise InputError(
+                f"The saved data position {state!r} is damaged: it must hold epoch, step, micro_batch and settings."
+            )
         for key in sorted({*saved, *here}):
             if saved.get(key) != here.get(key):
                 raise InputError(
                     f"The data position was saved with {key}={saved.get(key)!r}, but now {key}={here.get(key)!r}: the "
                     "batches would be other ones. Use the saved value, or start a new run."
                 )
-        epoch, step, micro_batch = (int(state[key]) for key in ("epoch", "step", "micro_batch"))
+        epoch, step, micro_batch = (int(place) for place in places if place is not None)
         if epoch < 0 or not 0 <= step < self.plan.steps or not 0 <= micro_batch < self.config.micro_batches:
             raise InputError(
                 f"The data position epoch={epoch}, step={step}, micro_batch={micro_batch} does not exist: an epoch has "
