@@ -1,0 +1,7 @@
+"""Text to ids and back: symbols, normalization, the tokenizer, and training a SentencePiece model."""
+
+from xlnet.text.encoding import BatchEncoding, Encoding, pad, truncate_pair
+from xlnet.text.normalize import Normalization, NormalizedText
+from xlnet.text.tokenizer import XLNetTokenizer
+
+__all__ = ["BatchEncoding", "Encoding", "Normalization", "NormalizedText", "XLNetTokenizer", "pad", "truncate_pair"]
