@@ -1,0 +1,99 @@
+"""The command line: a dict of names, each an ordinary function; help comes from signatures and docstrings.
+
+Only the command that is asked for is imported, so that ``xlnet --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xlnet import __version__
+from xlnet.errors import ConfigurationError, XLNetError, did_you_mean
+
+
+class Command(NamedTuple):
+    """Where a command lives and what it does."""
+
+    module: str
+    summary: str
+    default_config: str = ""
+
+
+COMMANDS: dict[str, Command] = {
+    "pretrain": Command("pretrain", "text to a pretrained model: tokenizer, corpus and training in one go", "small"),
+    "tokenizer": Command("corpus", "train a SentencePiece tokenizer from text"),
+    "prepare": Command("corpus", "turn text into token shards"),
+    "evaluate": Command("evaluate", "held-out loss of a model beside unigram and bigram baselines"),
+    "fill": Command("use", "fill the blanks of a text"),
+    "score": Command("use", "log-probability and perplexity of texts"),
+    "generate": Command("use", "continue prompts"),
+    "info": Command("weights", "what a model folder is and what will load from it"),
+    "convert": Command("weights", "official TensorFlow, Hugging Face and native folders into one another"),
+    "export": Command("weights", "write ONNX graphs"),
+    "demo": Command("demo", "pretrain a tiny model on real text, then use it"),
+}
+
+_INTERRUPTED = 130
+
+
+def overview() -> str:
+    """What ``xlnet --help`` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"xlnet {__version__}: pretrain, fine-tune and use XLNet models.",
+            "",
+            "usage: xlnet COMMAND [options]     (xlnet COMMAND --help explains each option)",
+            "",
+            *lines,
+        ]
+    )
+
+
+def call(arguments: Sequence[str]) -> None:
+    """Run one command, or raise."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return
+    if arguments[0] in ("-V", "--version"):
+        print(f"xlnet {__version__}")
+        return
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise ConfigurationError(f"{name!r} is no command.{did_you_mean(name, COMMANDS)} See: xlnet --help")
+    command = COMMANDS[name]
+    module = importlib.import_module(f"xlnet.cli.{command.module}")
+    from xlnet.cli.parsing import run
+
+    run(name, getattr(module, name), list(arguments[1:]), command.default_config)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point: 0 is success, 2 wrong input or usage, 1 the machine, 130 an interrupt."""
+    try:
+        call(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except XLNetError as error:
+        print(f"xlnet: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("xlnet: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left (``xlnet ... | head``); nothing is wrong, and nothing more can be said.
+        sys.stderr.close()
+        return 0
+    except MemoryError:
+        print("xlnet: out of memory. Use a smaller batch, length or model.", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        print(f"xlnet: {error.filename or 'a file'}: {error.strerror}.", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,62 @@
+"""``xlnet evaluate``: the held-out loss of a pretrained model, beside what counting reaches on the same targets."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from xlnet.cli.corpus import run_prepare
+from xlnet.cli.progress import say
+from xlnet.model import XLNetLMHeadModel
+from xlnet.pretraining.baselines import CountingModel, baseline_loss
+from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.evaluate import held_out_loss
+from xlnet.pretraining.fixed_batches import evaluation_batches
+from xlnet.pretraining.prepare import PrepareConfig
+from xlnet.pretraining.stream_config import StreamConfig
+from xlnet.text import XLNetTokenizer
+from xlnet.training.device import choose_device
+
+
+def evaluate(
+    inputs: list[str],
+    *,
+    model: str,
+    baseline: str | None = None,
+    count: int | None = None,
+    device: str = "auto",
+    stream: StreamConfig = StreamConfig(seq_len=128, reuse_len=64),
+) -> None:
+    """Measure the permutation language-model loss on text, always on the same targets. Prints JSON.
+
+    Args:
+        inputs: text files, or one corpus folder (its held-out split is used)
+        model: folder of the model and its tokenizer
+        baseline: corpus folder whose training split the unigram and bigram baselines count
+        count: batches at most; by default the whole text once
+        device: auto, cpu, cuda, cuda:N or mps
+        stream: how tokens become sequences and targets
+    """
+    tokenizer = XLNetTokenizer.from_pretrained(model)
+    network = XLNetLMHeadModel.from_pretrained(model, reuse_len=stream.reuse_len).to(choose_device(device))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(inputs[0])
+        split = "valid"
+        if not (folder / "manifest.json").is_file():
+            folder, split = Path(scratch) / "corpus", "train"
+            run_prepare(inputs, tokenizer, folder, PrepareConfig(valid_fraction=0.0, deduplicate=False))
+        corpus = TokenCorpus.open(folder, split)
+        batches = evaluation_batches(corpus, stream, tokenizer.starts_word, count)
+        metrics = held_out_loss(network, batches, network.config)
+        if baseline is not None:
+            say("counting unigrams and bigrams")
+            counting = CountingModel(TokenCorpus.open(baseline, "train"), tokenizer.vocab_size)
+            counted = baseline_loss(counting, batches)
+            metrics |= {
+                "unigram_loss": counted.unigram,
+                "bigram_loss": counted.bigram,
+                "bigram_always_visible_loss": counted.bigram_always_visible,
+                "targets": counted.targets,
+            }
+    print(json.dumps(metrics, indent=2))

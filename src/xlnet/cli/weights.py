@@ -1,0 +1,43 @@
+"""``xlnet info``, ``xlnet convert`` and ``xlnet export``: looking at weights and carrying them elsewhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xlnet.checkpoints import convert as convert_checkpoint
+from xlnet.checkpoints import describe
+from xlnet.cli.progress import say
+
+
+def info(path: str, *, offline: bool = False) -> None:
+    """Say what a model folder is: format, configuration, parameters, vocabulary, and what will load from it.
+
+    Args:
+        path: a native, official TensorFlow or Hugging Face folder, or a hub name
+        offline: look for hub names in the cache only
+    """
+    print(describe(path, offline=offline))
+
+
+def convert(
+    source: str, target: str, *, to: Literal["native", "hf"] = "native", release_gelu: bool = False,
+    overwrite: bool = False,
+) -> None:  # fmt: skip
+    """Rewrite a model in another format; every weight keeps its value.
+
+    Args:
+        source: a native, official TensorFlow or Hugging Face folder, or a hub name
+        target: folder to write
+        to: native, or hf for a folder that transformers loads
+        release_gelu: read Hugging Face's gelu as the tanh form that the released weights were trained with
+        overwrite: replace a model that already lies in the target folder
+    """
+    done = convert_checkpoint(source, target, to, release_gelu=release_gelu, overwrite=overwrite)
+    for note in done.notes:
+        say(f"note: {note}")
+    for name in done.ignored:
+        say(f"left aside: {name}")
+    say(
+        f"{done.source_kind} {done.head} -> {to} in {done.target}"
+        + (f", with {', '.join(done.copied)}" if done.copied else "")
+    )
