@@ -7,6 +7,7 @@ cache drops what is older, as segment recurrence does: cost per token and memory
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.model.encoder import XLNetModel
 from xlnet.model.geometry import ALWAYS_SEEN
+from xlnet.model.layer import Layer
 from xlnet.model.memory import Memory
 from xlnet.model.positions import sinusoids
 
@@ -79,7 +81,7 @@ class PositionKeys:
         distances = torch.arange(low, high + 1, device=encoder.device)
         table = sinusoids(distances, config.d_model, encoder.word_embedding.weight.dtype)
         heads = (-1, config.n_head, config.d_head)
-        projected = [layer.attention.position(table).view(heads) for layer in encoder.layers]
+        projected = [layer.attention.position(table).view(heads) for layer in layers_of(encoder)]
         return [keys.transpose(0, 1).contiguous() for keys in projected]
 
     def keys(self, layer: int, low: int, high: int) -> Tensor:
@@ -179,7 +181,7 @@ class KeyValueCache:
         if self.causal and self._encoder.config.same_length:
             self.reach = memory.length
         with torch.no_grad():
-            for number, layer in enumerate(self._encoder.layers):
+            for number, layer in enumerate(layers_of(self._encoder)):
                 key, value = layer.attention.project_keys(memory.states[number].to(self._keys[number].dtype))
                 self.store(number, key.transpose(1, 2), value.transpose(1, 2))
 
@@ -215,6 +217,11 @@ class KeyValueCache:
         self._position, self._order = (_moved(part, kept, 1, capacity) for part in (self._position, self._order))
         self._segment, self._valid = (_moved(part, kept, 1, capacity) for part in (self._segment, self._valid))
         self.length = count
+
+
+def layers_of(encoder: XLNetModel) -> list[Layer]:
+    """The encoder's layers, with their type."""
+    return [cast(Layer, layer) for layer in encoder.layers]
 
 
 def _moved(part: Tensor, kept: slice, axis: int, capacity: int) -> Tensor:

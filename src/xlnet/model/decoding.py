@@ -14,12 +14,13 @@ What a decided token sees never changes, so cached keys are final and cached equ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from xlnet.errors import InputError
-from xlnet.model.cache import KeyValueCache, Tokens
+from xlnet.model.cache import KeyValueCache, Tokens, layers_of
 from xlnet.model.encoder import XLNetModel
 from xlnet.model.layer import AttentionBiases, Layer, RelativeAttention
 
@@ -110,13 +111,13 @@ def decode(
     rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
     view = _lay_out(cache, content if length else None, query, length, rows.dtype)
     cache.positions.cover(view.low, view.high)
-    for number, layer in enumerate(encoder.layers):
+    for number, layer in enumerate(layers_of(encoder)):
         if length:
             cache.store(number, *_projected_keys(layer.attention, rows[:, :length]))
         if number == config.n_layer - 1 and not need_content and length:
             rows, view = rows[:, length:], view.rows_from(length)
             length = 0
-        biases = encoder.attention_biases[number if config.untie_r else 0]
+        biases = cast(AttentionBiases, encoder.attention_biases[number if config.untie_r else 0])
         if rows.shape[1]:
             rows = _run_layer(layer, biases, rows, cache, number, view)
     return Decoded(

@@ -1,0 +1,106 @@
+"""The written form of blanks: ``<mask>`` is one piece, ``<mask:n>`` n pieces, ``___`` a blank of unknown length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from xlnet.errors import InputError
+from xlnet.generation.protocols import Tokenizer
+
+_BLANK = re.compile(r"<mask(?::(?P<count>[^<>]*))?>|_{3,}")
+_SENTINEL = "("
+
+
+@dataclass(frozen=True)
+class Blank:
+    """One blank of a text.
+
+    Attributes:
+        length: number of pieces, or None where unknown.
+        opens_word: a space (or the start of the text) stands before it, so its first piece starts a word.
+    """
+
+    length: int | None
+    opens_word: bool
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with blanks, encoded.
+
+    Attributes:
+        segments: ids of the text before, between and after the blanks, one more than there are blanks.
+        blanks: in the order of the text.
+    """
+
+    segments: tuple[tuple[int, ...], ...]
+    blanks: tuple[Blank, ...]
+
+    def lay_out(self, lengths: Sequence[int], filler: int) -> tuple[list[int], list[list[int]]]:
+        """Ids with ``filler`` at the blanks, and the positions of each blank, for given numbers of pieces."""
+        ids = list(self.segments[0])
+        places = []
+        for length, segment in zip(lengths, self.segments[1:], strict=True):
+            places.append(list(range(len(ids), len(ids) + length)))
+            ids.extend([filler] * length)
+            ids.extend(segment)
+        return ids, places
+
+
+def parse(text: str, tokenizer: Tokenizer) -> Template:
+    """Split a text at its blanks and encode what stands between them.
+
+    Raises:
+        InputError: no blank in the text, or ``<mask:n>`` whose n is no positive number.
+    """
+    segments: list[tuple[int, ...]] = []
+    blanks: list[Blank] = []
+    end = 0
+    for found in _BLANK.finditer(text):
+        before = text[end : found.start()]
+        segments.append(_encode(before, tokenizer, glued=bool(blanks)))
+        blanks.append(Blank(_length(found), (not before.strip() and not blanks) or before[-1:].isspace()))
+        end = found.end()
+    if not blanks:
+        raise InputError(
+            f"The text {text!r} holds no blank: write <mask> for one piece, <mask:n> for n pieces, ___ for any number."
+        )
+    segments.append(_encode(text[end:], tokenizer, glued=True))
+    return Template(tuple(segments), tuple(blanks))
+
+
+def _length(found: re.Match[str]) -> int | None:
+    if found.group().startswith("_"):
+        return None
+    count = found.group("count")
+    if count is None:
+        return 1
+    if not count.strip().isdecimal() or int(count) < 1:
+        raise InputError(f"{found.group()}: the number of pieces must be a whole number of at least 1.")
+    return int(count)
+
+
+def _encode(text: str, tokenizer: Tokenizer, *, glued: bool) -> tuple[int, ...]:
+    """Ids of a stretch of text; one that follows a blank without a space must not start with a word-initial piece."""
+    if not text.strip():
+        return ()
+    if not glued or text[0].isspace():
+        return tuple(tokenizer.encode(text, special_tokens=False).input_ids)
+    # Encoded behind a symbol that is a piece of its own, the text starts inside a word.
+    encoding = tokenizer.encode(_SENTINEL + text, special_tokens=False)
+    inside = [i for i, (start, end) in zip(encoding.input_ids, encoding.offsets, strict=True) if start >= 1 and end > 1]
+    across = any(start < 1 < end for start, end in encoding.offsets)
+    if across or not inside:
+        return tuple(tokenizer.encode(text, special_tokens=False).input_ids)
+    return tuple(inside)
+
+
+def spacing_mask(blank: Blank, tokenizer: Tokenizer, device: torch.device | None = None) -> Tensor:
+    """``[V]`` bool of the pieces with which this blank may begin: word-initial after a space, others where glued."""
+    starts = torch.as_tensor(tokenizer.starts_word, dtype=torch.bool, device=device)
+    return starts if blank.opens_word else ~starts

@@ -1,0 +1,198 @@
+"""Left-to-right text from a prompt: cached, batched, streamed; sampled, greedy, or by beam search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from xlnet.errors import ConfigurationError, InputError
+from xlnet.generation.beam import BeamConfig, beam_search
+from xlnet.generation.engine import conditionals, evaluating
+from xlnet.generation.methods import Run, check_method, drive
+from xlnet.generation.plan import FillPlan
+from xlnet.generation.protocols import Tokenizer
+from xlnet.generation.sampling import RandomStream, SamplingConfig, permitted
+from xlnet.generation.stopping import Continuation
+from xlnet.model.language_model import XLNetLMHeadModel
+
+Stream = Callable[[int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationConfig:
+    """What to generate.
+
+    Args:
+        max_new_tokens: pieces after the prompt, at most.
+        num_beams: 1 draws or takes the best token each time; more runs a beam search (no sampling).
+        length_penalty: of the beam search; see :class:`~xlnet.generation.beam.BeamConfig`.
+        stop: the text ends before the first of these strings.
+        stop_ids: the text ends before one of these ids; None is the tokenizer's ``<eod>``.
+        method: ``sequential``, ``speculative`` or ``one_pass``: same output law, fewer calls.
+        k: tokens drafted at once by the last two.
+        context: how prompt tokens see each other. ``bidirectional`` (default): as in pretraining, where tokens that are
+            not predicted all see each other and targets come after; ``left_to_right``: strictly causal, so that text
+            and its continuation have one joint probability whatever the border.
+        window: cached positions that a token may look back over; None is all. Bounds memory and cost per token.
+        batch_size: prompts side by side.
+        cached: False encodes everything again for each token: slow, the same text.
+    """
+
+    max_new_tokens: int = 64
+    num_beams: int = 1
+    length_penalty: float = 0.0
+    stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] | None = None
+    method: str = "sequential"
+    k: int = 4
+    context: str = "bidirectional"
+    window: int | None = None
+    batch_size: int = 8
+    cached: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        check_method(self.method, self.k)
+        BeamConfig(self.num_beams, self.length_penalty)
+        for name in ("max_new_tokens", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.window is not None and self.window < 1:
+            raise ConfigurationError(f"window={self.window} must be at least 1; None looks back over everything.")
+        if "" in self.stop:
+            raise ConfigurationError("stop holds an empty string, which every text contains.")
+        if self.num_beams > 1 and self.method != "sequential":
+            raise ConfigurationError(f"num_beams={self.num_beams} goes with method='sequential' only.")
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A prompt and its continuation.
+
+    Attributes:
+        prompt: as given.
+        text: the continuation, with the space in front where there is one; up to the stop string.
+        ids: its pieces; a stop id is not among them.
+        log_probs: of each piece under the model (temperature 1, nothing banned), in nats.
+        finish_reason: ``length``, ``stop`` (a stop string) or ``end`` (a stop id).
+        calls: calls of the model.
+        others: with beams, the other hypotheses, best first.
+    """
+
+    prompt: str
+    text: str
+    ids: tuple[int, ...] = field(repr=False)
+    log_probs: tuple[float, ...] = field(repr=False)
+    finish_reason: str
+    calls: int
+    others: tuple[Generation, ...] = field(default=(), repr=False)
+
+    @property
+    def full_text(self) -> str:
+        """Prompt and continuation."""
+        return self.prompt + self.text
+
+    @property
+    def log_prob(self) -> float:
+        """Of the continuation, in nats."""
+        return math.fsum(self.log_probs)
+
+
+def generate(
+    model: XLNetLMHeadModel,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    *,
+    config: GenerationConfig | None = None,
+    sampling: SamplingConfig | None = None,
+    stream: Stream | None = None,
+) -> list[Generation]:
+    """Continue each prompt. Nothing is put in front of it; an empty prompt starts from nothing.
+
+    Args:
+        model: a language model; runs in evaluation mode.
+        tokenizer: of that model. Special ids other than the stop ids are never chosen.
+        prompts: any number, of unlike lengths.
+        config: lengths, stops, beams, method.
+        sampling: by default temperature 1 over the whole distribution.
+        stream: called with (prompt number, new text) as text is decided.
+
+    Raises:
+        InputError: prompts given as one string.
+        ConfigurationError: settings out of range.
+    """
+    config, sampling = config or GenerationConfig(), sampling or SamplingConfig()
+    if isinstance(prompts, str):
+        raise InputError("prompts is one string; give a list of prompts, [prompt] for a single one.")
+    stop_ids = (tokenizer.eod_id,) if config.stop_ids is None else config.stop_ids
+    banned = tuple(i for i in tokenizer.special_ids if i not in stop_ids)
+    mask = permitted(sampling, model.config.vocab_size, banned)
+    encoded = [list(tokenizer.encode(text, special_tokens=False).input_ids) if text else [] for text in prompts]
+    results: list[Generation] = []
+    with evaluating(model):
+        for start in range(0, len(prompts), config.batch_size):
+            chosen = range(start, min(start + config.batch_size, len(prompts)))
+            texts = [Continuation(tokenizer, prompts[i], encoded[i], config.stop, stop_ids, i, stream) for i in chosen]
+            if config.num_beams > 1:
+                results.extend(_by_beams(model, text, config, mask) for text in texts)
+            else:
+                results.extend(_by_choice(model, texts, config, sampling, mask))
+    return results
+
+
+def _plan(text: Continuation, config: GenerationConfig) -> FillPlan:
+    length = len(text.prompt_ids)
+    places = tuple(range(length, length + config.max_new_tokens))
+    return FillPlan(tuple(text.prompt_ids), places, context=config.context)
+
+
+def _by_choice(
+    model: XLNetLMHeadModel,
+    texts: list[Continuation],
+    config: GenerationConfig,
+    sampling: SamplingConfig,
+    mask: Tensor | None,
+) -> list[Generation]:
+    """Draw or take the best, all prompts side by side."""
+    runs = [
+        Run(_plan(text, config), sampling, RandomStream(sampling.seed, text.number), mask, text.should_stop)
+        for text in texts
+    ]
+    engine = conditionals(model, len(runs), window=config.window, cached=config.cached)
+
+    def show() -> None:
+        for text, run in zip(texts, runs, strict=True):
+            text.show(run.decided, final=False)
+
+    drive(runs, engine, method=config.method, k=config.k, after_call=show if texts[0].stream else None)
+    results = []
+    for text, run in zip(texts, runs, strict=True):
+        text.show(run.decided, final=True)
+        results.append(_generation(text, run.decided, run.log_probs, run.calls))
+    return results
+
+
+def _by_beams(model: XLNetLMHeadModel, text: Continuation, config: GenerationConfig, mask: Tensor | None) -> Generation:
+    engine = conditionals(model, 1, window=config.window, cached=config.cached)
+    calls = 0
+
+    def count(number: int) -> None:
+        nonlocal calls
+        calls = number
+
+    found = beam_search(
+        engine, _plan(text, config), BeamConfig(config.num_beams, config.length_penalty),
+        mask=mask, ends=lambda ids: text.ending(ids) is not None, after_step=count,
+    )  # fmt: skip
+    best, *others = [_generation(text, list(one.ids), list(one.log_probs), calls) for one in found]
+    text.show(list(found[0].ids), final=True)
+    return Generation(best.prompt, best.text, best.ids, best.log_probs, best.finish_reason, best.calls, tuple(others))
+
+
+def _generation(text: Continuation, ids: list[int], log_probs: list[float], calls: int) -> Generation:
+    reason = text.ending(ids) or "length"
+    shown = ids[:-1] if reason == "end" else ids
+    return Generation(text.prompt, text.text(ids), tuple(shown), tuple(log_probs[: len(shown)]), reason, calls)
