@@ -165,9 +165,13 @@ def _ticks_to_quotes(text: str, starts: Positions, ends: Positions) -> tuple[str
 def _replace_characters(
     text: str, starts: Positions, ends: Positions, replace: Callable[[str], str]
 ) -> tuple[str, Positions, Positions]:
-    unique, places = np.unique(_codes(text), return_inverse=True)
+    """Replace each character beyond ASCII by none, one or several, which stand for the same span."""
+    codes = _codes(text)
+    foreign = np.flatnonzero(codes >= 0x80)
+    unique, places = np.unique(codes[foreign], return_inverse=True)
     new = [replace(chr(code)) for code in unique]
-    lengths = np.array([len(piece) for piece in new], dtype=np.int64)[places]
+    lengths = np.ones(len(text), dtype=np.int64)
+    lengths[foreign] = np.array([len(piece) for piece in new], dtype=np.int64)[places]
     dropped = np.flatnonzero(lengths == 0)
     if len(dropped):
         before = np.maximum.accumulate(np.where(lengths > 0, np.arange(len(lengths)), -1))[dropped]
