@@ -99,7 +99,11 @@ class PermutationStream:
         else:
             if self._prefetcher is None:
                 self._prefetcher = Prefetcher(self._source, self._next, self._workers)
-            batch = next(self._prefetcher)
+            try:
+                batch = next(self._prefetcher)
+            except BaseException:
+                self.close()  # the next call starts anew at this batch
+                raise
         self._next += 1
         return batch
 
