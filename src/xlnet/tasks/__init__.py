@@ -1,0 +1,1 @@
+"""Fine-tuning and evaluation: a task is examples + features + head + loss + predictions + metrics (``contract.py``)."""
