@@ -194,8 +194,12 @@ class PieceStore:
         """Write a piece in one step; raises ``MachineError`` where the disk refuses."""
         arrays = (encoded.tokens, encoded.sentence_lengths, encoded.document_stops)
         body = b"".join(array.astype(array.dtype.newbyteorder("<")).tobytes() for array in arrays)
-        header = {"text": piece.digest, "body": hashlib.blake2b(body, digest_size=16).hexdigest()}
-        header_line = json.dumps({**header, "counts": encoded.counts}).encode() + b"\n"
+        header = {
+            "text": piece.digest,
+            "counts": encoded.counts,
+            "check": _check_sum(piece.digest, encoded.counts, body),
+        }
+        header_line = json.dumps(header).encode() + b"\n"
         path = self.path(piece.index)
         with guard_disk(path):
             temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -212,11 +216,11 @@ class PieceStore:
         header_line, _, body = rest.partition(b"\n")
         try:
             header = json.loads(header_line)
-            counts = PieceCounts(*header["counts"])
+            text, counts = header["text"], PieceCounts(*header["counts"])
+            intact = magic + b"\n" == _MAGIC and header["check"] == _check_sum(text, counts, body)
         except (ValueError, KeyError, TypeError):
             return None
-        intact = magic + b"\n" == _MAGIC and header["body"] == hashlib.blake2b(body, digest_size=16).hexdigest()
-        if not intact or text_digest not in (None, header["text"]):
+        if not intact or text_digest not in (None, text):
             return None
         width = np.dtype(self._dtype).itemsize
         first, second = width * counts.tokens, width * counts.tokens + 4 * counts.sentences
@@ -229,3 +233,7 @@ class PieceStore:
     def count_up_to(self, limit: int) -> int:
         """Number of files among the first ``limit`` pieces."""
         return sum(self.path(index).is_file() for index in range(limit))
+
+
+def _check_sum(text_digest: str, counts: PieceCounts, body: bytes) -> str:
+    return hashlib.blake2b(json.dumps([text_digest, counts]).encode() + body, digest_size=16).hexdigest()

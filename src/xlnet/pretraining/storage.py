@@ -59,9 +59,12 @@ class HashedFile:
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
         with guard_disk(self._path):
-            self._file.write(data)
+            self._append(data)
         self._hash.update(data)
         self._bytes += len(data)
+
+    def _append(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
 
     def close(self) -> ShardFile:
         """Finish the file and describe it."""
