@@ -375,6 +375,8 @@ def test_special_ids_must_be_known() -> None:
         ({"predict_fraction": (float("nan"),)}, "above 0 and at most 1"),
         ({"predict_fraction": ()}, "is empty"),
         ({"consecutive_probability": 1.1}, "from 0 to 1"),
+        ({"consecutive_probability": "half"}, "from 0 to 1"),
+        ({"predict_fraction": "1/6"}, "above 0 and at most 1"),
         ({"batch_size": 0}, "at least 1"),
         ({"batch_size": 1.5}, "whole number"),
         ({"micro_batches": True}, "whole number"),

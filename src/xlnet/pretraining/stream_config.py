@@ -103,10 +103,9 @@ class StreamConfig:
             value = getattr(self, key)
             if not _is_whole(value) or value < low:
                 raise ConfigurationError(f"{key}={value!r} must be a whole number of at least {low}.")
-        if not 0.0 <= self.consecutive_probability <= 1.0:
-            raise ConfigurationError(
-                f"consecutive_probability={self.consecutive_probability!r} must be a probability from 0 to 1."
-            )
+        probability = self.consecutive_probability
+        if not (isinstance(probability, int | float) and 0.0 <= probability <= 1.0):
+            raise ConfigurationError(f"consecutive_probability={probability!r} must be a probability from 0 to 1.")
         if not self.predict_fraction:
             raise ConfigurationError("predict_fraction is empty; it must hold at least one share such as 1/6.")
         for share in self.predict_fraction:
