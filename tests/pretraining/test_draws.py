@@ -6,8 +6,8 @@ import pytest
 
 from xlnet.pretraining.draws import Draws
 
-UNIFORM = [0.6206952671963474, 0.7749346282181072, 0.29404240770892465]
-PERMUTATION = [1, 3, 7, 5, 2, 0, 4, 6]
+UNIFORM = [0.8734653506910067, 0.26833114249060674, 0.05375528567778731]
+PERMUTATION = [2, 3, 7, 1, 4, 0, 5, 6]
 
 
 def test_numbers_of_a_key_are_fixed_for_good() -> None:

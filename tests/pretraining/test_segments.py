@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet.pretraining.corpus import TokenCorpus
@@ -30,6 +30,7 @@ def lanes(draw: st.DrawFn, least: int = 8) -> Lane:
     return Lane(corpus_of(sentences), start, length, draw(st.sampled_from([1, -1])))
 
 
+@settings(deadline=None)
 @given(lanes())
 def test_a_reversed_lane_is_the_flipped_forward_lane(lane: Lane) -> None:
     forward = Lane(lane.corpus, lane.start, lane.length, 1)
@@ -43,6 +44,7 @@ def test_a_reversed_lane_is_the_flipped_forward_lane(lane: Lane) -> None:
     assert np.array_equal(backward.sentence_ids(cut, lane.length), flags[::-1][cut:])
 
 
+@settings(deadline=None)
 @given(lanes(), st.data())
 def test_pairs_fill_the_sequence_and_keep_to_the_lane(lane: Lane, data: st.DataObject) -> None:
     reuse = data.draw(st.integers(0, lane.length - 2))

@@ -111,7 +111,7 @@ def check_batch(batch: PretrainingBatch, config: StreamConfig) -> None:
     assert batch.target_positions.shape == batch.labels.shape
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(configs(), st.integers(0, 600), st.booleans(), st.integers(0, 5))
 def test_any_setting_works_on_any_corpus_or_says_why_not(
     config: StreamConfig, length: int, strewn: bool, epoch: int
@@ -215,6 +215,7 @@ def lanes_of(plan: LanePlan, corpus: TokenCorpus, epoch: int) -> list[list[tuple
     return [[(lane.start, lane.direction) for lane in plan.lanes(corpus, epoch, b)] for b in range(plan.blocks)]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.booleans())
 def test_lanes_are_distinct_balanced_and_read_everything(batch: int, micro: int, world: int, both: bool) -> None:
     corpus = corpus_of(2000)
@@ -252,7 +253,7 @@ def test_processes_read_different_lanes_with_equal_shapes() -> None:
         assert not torch.equal(a.input_ids, b.input_ids)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(configs(), st.integers(0, 40))
 def test_a_restored_stream_gives_the_exact_next_batches(config: StreamConfig, place: int) -> None:
     corpus = corpus_of(500 + config.batch_size * config.micro_batches * config.window)

@@ -17,7 +17,9 @@ class Draws:
     """The uniform numbers that belong to one key of non-negative integers."""
 
     def __init__(self, *key: int) -> None:
-        self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
+        # Two words for each number, after their count: NumPy would take (1,) and (1, 0) for the same key.
+        words = [len(key), *(word for number in key for word in (number & 0xFFFFFFFF, number >> 32))]
+        self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
         self._ready: list[float] = []
 
     def uniform(self) -> float:
