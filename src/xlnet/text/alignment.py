@@ -77,19 +77,20 @@ def piece_spans(
     starts = part_starts[first_characters]
     ends = np.where(empty, starts, np.append(0, part_ends)[last_characters])
     if len(flat):
-        _trim(normalized.original, int(part_starts[0]), int(part_starts[-1]), starts, ends)
+        _trim(normalized.original, int(part_starts[0]), int(part_starts[-1]), starts, ends, flat)
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def _trim(text: str, first: int, last: int, starts: Positions, ends: Positions) -> None:
-    """Take white space off both ends of spans that lie in ``text[first:last]``, in place.
+def _trim(text: str, first: int, last: int, starts: Positions, ends: Positions, pieces: Sequence[str]) -> None:
+    """Take white space that is not in the pieces off both ends of spans that lie in ``text[first:last]``, in place.
 
     Only texts whose space was not collapsed need it.
     """
     space = np.append(white_space(text[first:last]), False)
     touching = (starts < ends) & (space[starts - first] | space[ends - 1 - first])
     for i in np.flatnonzero(touching):
-        while starts[i] < ends[i] and text[ends[i] - 1].isspace():
+        piece = pieces[i].removeprefix(WORD_START)
+        while starts[i] < ends[i] and text[ends[i] - 1].isspace() and not piece[-1:].isspace():
             ends[i] -= 1
-        while starts[i] < ends[i] and text[starts[i]].isspace():
+        while starts[i] < ends[i] and text[starts[i]].isspace() and not piece[:1].isspace():
             starts[i] += 1

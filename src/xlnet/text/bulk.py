@@ -11,6 +11,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
+from xlnet.errors import InputError
 from xlnet.text.alignment import CHUNK_CHARACTERS, chunks
 from xlnet.text.normalize import Normalization, check_text
 from xlnet.text.symbols import UNK_ID
@@ -53,10 +54,12 @@ class BulkEncoder:
 
     def __call__(self, texts: Sequence[str], num_threads: int | None = None) -> list[Ids]:
         """Ids of each text; see ``XLNetTokenizer.encode_lines``."""
-        threads = num_threads or os.cpu_count() or 1
+        threads = (os.cpu_count() or 1) if num_threads is None else num_threads
+        if threads < 1:
+            raise InputError(f"num_threads={num_threads} must be at least 1, or None for all cores.")
         try:
             blocks = _blocks(texts)
-            if threads == 1 or len(blocks) == 1:
+            if threads == 1 or len(blocks) <= 1:
                 return [ids for block in blocks for ids in self._encode(block)]
             # Normalization needs the interpreter's lock, SentencePiece does not: threads overlap the two.
             with ThreadPoolExecutor(min(threads, len(blocks))) as pool:

@@ -103,9 +103,13 @@ def truncate_pair(length_a: int, length_b: int, limit: int) -> tuple[int, int]:
 def join(first: Encoding, second: Encoding | None, max_length: int | None, special_tokens: bool) -> Encoding:
     """``A <sep> <cls>`` or ``A <sep> B <sep> <cls>``, cut to ``max_length``; without the marks where not asked for.
 
+    A second text without pieces counts as none, as in the release.
+
     Raises:
         InputError: when ``max_length`` leaves no room for the marks.
     """
+    if second is not None and len(second) == 0:
+        second = None
     marks = (2 if second is None else 3) if special_tokens else 0
     keep_a, keep_b = len(first), 0 if second is None else len(second)
     if max_length is not None:

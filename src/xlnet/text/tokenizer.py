@@ -46,6 +46,8 @@ class XLNetTokenizer:
         self.model = bytes(model)
         self.normalization = normalization or Normalization()
         self.source = source
+        if not self.model:
+            raise CheckpointError(f"{source} is empty; it should hold a SentencePiece model.")
         entries = read_pieces(self.model, source)
         _check_symbols(entries, source)
         try:
@@ -179,7 +181,7 @@ class XLNetTokenizer:
 
         Args:
             text: the first text.
-            pair: the second text, if any.
+            pair: the second text, if any; one that is empty counts as none.
             max_length: cut to this many tokens, marks included; the longer text loses from its end first.
             special_tokens: add ``<sep>`` and ``<cls>``.
         """

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib
 import json
 import os
 import struct
@@ -26,6 +25,7 @@ CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
 _SWITCHES = {"do_lower_case": "lower", "keep_accents": "keep_accents", "remove_space": "remove_space"}
 _COMMA_PENALTY = 100.0
+_WEIGHT_SUFFIXES = (".json", ".safetensors", ".bin", ".index", ".ckpt")
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,15 @@ def read_files(path_or_name: str | Path) -> TokenizerFiles:
     """
     path = Path(path_or_name)
     if not path.exists():
-        path = Path(importlib.import_module("xlnet.checkpoints").resolve(path_or_name))
+        from xlnet.checkpoints import resolve  # here, since it opens the hub's client and most paths are on disk
+
+        path = resolve(path_or_name, weights=False)
+    if path.suffix in _WEIGHT_SUFFIXES or not path.exists():
+        path = path.parent if not path.is_dir() else path
     folder, model_file = (path, path / MODEL_FILE) if path.is_dir() else (path.parent, path)
     config = {**_read_json(folder / "config.json"), **_read_json(folder / CONFIG_FILE)}
     added = _added_tokens(folder, config)
-    if model_file.is_file() and model_file.suffix != ".json":
+    if model_file.is_file():
         return TokenizerFiles(_read_bytes(model_file), _normalization(config, folder), added, str(model_file))
     json_file = folder / JSON_FILE
     if not json_file.is_file():
