@@ -20,6 +20,7 @@ import pytest
 from word_tokenizer import Killer, OutOfRange, Slow, WithoutEod, WordTokenizer
 
 from xlnet.errors import ConfigurationError, InputError, Interrupted, MachineError
+from xlnet.pretraining import prepare as prepare_module
 from xlnet.pretraining import storage, workers
 from xlnet.pretraining.corpus import TokenCorpus
 from xlnet.pretraining.manifest import CorpusManifest
@@ -91,7 +92,7 @@ def test_corpus_is_the_text_without_duplicates(text, tmp_path):
     assert manifest.counts["tokens"] == sum(map(len, expected))
     assert manifest.counts["sentences"] == sum(line.count(".") for line in set(lines))
     assert manifest.counts["input_bytes"] == text.stat().st_size
-    assert any("whole documents" in note for note in manifest.notes)
+    assert any("drawn at random" in note for note in manifest.notes)
     assert len(manifest.splits["train"].shards) > 1
     assert CorpusManifest.load(tmp_path / "out") == manifest
     assert sorted(contents(tmp_path / "out"))[-1] == "valid.documents.bin"
@@ -178,9 +179,7 @@ def test_killed_run_goes_on_where_it_was(text, tmp_path, count):
         TokenCorpus.open(output)
     done = {path.name for path in pieces.glob("*.piece")}
     assert len(done) >= 5
-    while time.monotonic() < deadline and _alive(process.pid):
-        time.sleep(0.05)
-    assert not _alive(process.pid), "helper processes outlived the caller"
+    assert _dies_out(process.pid), "helper processes outlived the caller"
 
     class Counting(Slow):
         calls = 0
@@ -195,6 +194,13 @@ def test_killed_run_goes_on_where_it_was(text, tmp_path, count):
     prepare(text, Counting(), tmp_path / "whole", SMALL)
     assert Counting.calls - calls_after == calls_after + len(done), "finished pieces were made again"
     assert contents(output) == contents(tmp_path / "whole")
+
+
+def _dies_out(group: int) -> bool:
+    deadline = time.monotonic() + 30
+    while _alive(group) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not _alive(group)
 
 
 def _alive(group: int) -> bool:
@@ -244,7 +250,7 @@ def test_ctrl_c_with_helpers_is_clean(text, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "Interrupted: Stopped." in errors
     assert errors.count("Traceback") == 1, "a helper wrote a traceback"
-    assert not _alive(process.pid)
+    assert _dies_out(process.pid)
 
 
 @pytest.mark.parametrize("after", [0, 1, 3, 10, 25, 60])
@@ -271,6 +277,25 @@ def test_full_disk_harms_nothing(text, tmp_path, monkeypatch, after):
         TokenCorpus.open(tmp_path / "out")
     prepare(text, WORDS, tmp_path / "out", SMALL)
     prepare(text, WORDS, tmp_path / "whole", SMALL)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_broken_off_before_the_manifest_is_unfinished(text, tmp_path, monkeypatch):
+    def fail(path: Path, _: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_module, "write_whole", fail)
+        with pytest.raises(OSError):
+            prepare(text, WORDS, tmp_path / "out", SMALL)
+    (tmp_path / "out" / "train-00099.tokens.bin").write_bytes(b"stale")
+    with pytest.raises(InputError, match="unfinished preparation"):
+        TokenCorpus.open(tmp_path / "out")
+    manifest = prepare(text, WORDS, tmp_path / "out", SMALL)
+    prepare(text, WORDS, tmp_path / "whole", SMALL)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    (tmp_path / "out" / ".partial").mkdir()
+    assert prepare(text, WORDS, tmp_path / "out", SMALL) == manifest
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet.errors import ConfigurationError, InputError
@@ -110,6 +110,7 @@ def test_lines_do_not_depend_on_block_size(tmp_path, monkeypatch, block):
     assert lines == ["a\u0085b\u2028c", "d\x0ce\x1df", "", "\ufeffg€😀\rh"]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.text(alphabet="aé€😀\n\r \u0085", max_size=60), st.integers(1, 9))
 def test_any_text_splits_at_newlines_only(tmp_path_factory, text, block):
     path = write(tmp_path_factory.mktemp("lines"), "a.txt", "x" + text)
@@ -163,6 +164,14 @@ def test_gzip_is_told_by_content_and_its_damage_is_named(tmp_path):
     broken = packed[:30] + b"\x00\x01\x02" + packed[33:]
     with pytest.raises(InputError, match="damaged or cut-off gzip"):
         units(write(tmp_path, "broken.gz", broken), "paragraphs")
+
+
+def test_a_line_without_end_is_refused_before_memory_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources_module, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(sources_module, "LONGEST_LINE", 1000)
+    assert units(write(tmp_path, "a.txt", "x" * 1000 + "\ny"), "paragraphs") == ["x" * 1000, "y", ""]
+    with pytest.raises(InputError, match=r"a\.txt has a line longer than"):
+        units(write(tmp_path, "a.txt", "x" * 1200), "paragraphs")
 
 
 def test_progress_adds_up_to_the_size_on_disk(tmp_path):

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet.errors import InputError
@@ -19,6 +19,7 @@ def corpus_of(lengths: list[int], documents: list[int]) -> TokenCorpus:
     return TokenCorpus.from_arrays(np.arange(total), stops, stops[sorted({d % len(lengths) for d in documents})])
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=12),
     st.lists(st.integers(0, 50), max_size=4),

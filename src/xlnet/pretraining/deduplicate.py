@@ -8,6 +8,7 @@ n²/2⁶⁵: among a hundred million, 1 in 3,700 that a single one is lost.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from xlnet.pretraining.storage import guard_disk
 
 _BATCH = 2048
 _FIRST_SLOTS = 1 << 16
@@ -80,7 +83,13 @@ class HashSet:
         if self._scratch is None or slots <= self._in_memory:
             return np.zeros(slots, dtype=np.uint64)
         self._file = self._scratch / f"hashes-{slots}.tmp"
-        return np.memmap(self._file, dtype=np.uint64, mode="w+", shape=(slots,))
+        with guard_disk(self._file), self._file.open("wb") as file:
+            # Claimed at once: a full disk met later, through the map, would end the process without a word.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, 8 * slots)
+            else:
+                file.truncate(8 * slots)
+        return np.memmap(self._file, dtype=np.uint64, mode="r+", shape=(slots,))
 
 
 @dataclass

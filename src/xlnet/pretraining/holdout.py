@@ -40,9 +40,11 @@ def choose_held_out(
     count = int(np.clip(target // _STRETCH_TOKENS, 1, _MOST_STRETCHES))
     ends = np.round(np.arange(1, count + 1) * (total / count)).astype(np.int64)
     ranges = np.stack([ends - round(target / count), ends], axis=1)
+    stretches = "a stretch at the end" if count == 1 else f"{count} evenly spaced stretches"
+    documents = "one document" if len(starts) == 1 else f"{len(starts)} documents"
     return ranges, (
-        f"Held out: {count} stretches cut at sentence ends, evenly spaced; the documents ({len(starts)}) are too "
-        "few or too long to hold out whole ones."
+        f"Held out: {stretches}, cut at sentence ends, since whole documents do not come to the share asked for "
+        f"({documents})."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from xlnet.pretraining.manifest import MANIFEST_NAME, PARTIAL_NAME, CorpusManife
 from xlnet.pretraining.storage import guard_disk, write_whole
 
 RUN_NAME = "run.json"
+_SHARD_NAME = re.compile(r"(train|valid)(-\d+\.(tokens|sentences)|\.documents)\.bin")
 
 
 def check_finished(output: Path, wanted: CorpusManifest, rereadable: bool) -> CorpusManifest | None:
@@ -74,7 +76,11 @@ def check_unfinished(partial: Path, wanted: CorpusManifest) -> None:
 
 
 def move_into_place(final: Path, output: Path, splits: Mapping[str, SplitManifest]) -> None:
-    """Move finished files to where the manifest will look for them; files of an earlier attempt are replaced."""
+    """Move finished files to where the manifest will look for them; those of an earlier, broken attempt go."""
+    for stale in output.glob("*.bin"):
+        if _SHARD_NAME.fullmatch(stale.name):
+            with guard_disk(stale):
+                stale.unlink()
     for split in splits.values():
         files = [file for shard in split.shards for file in (shard.tokens, shard.sentences)]
         for file in [*files, *([split.documents] if split.documents else [])]:

@@ -19,14 +19,14 @@ from xlnet.errors import ConfigurationError, InputError, Interrupted
 from xlnet.pretraining.deduplicate import DuplicateCounts, HashSet, drop_duplicates
 from xlnet.pretraining.detect import choose_format
 from xlnet.pretraining.holdout import choose_held_out
-from xlnet.pretraining.manifest import MANIFEST_NAME, CorpusManifest, SplitManifest, special_ids_of
+from xlnet.pretraining.manifest import MANIFEST_NAME, PARTIAL_NAME, CorpusManifest, SplitManifest, special_ids_of
 from xlnet.pretraining.output_folder import check_finished, check_unfinished, claim, move_into_place
 from xlnet.pretraining.pieces import BulkTokenizer, PieceEncoder, PieceStore, cut_pieces
 from xlnet.pretraining.prepare_config import PrepareConfig
 from xlnet.pretraining.readers import read_units
 from xlnet.pretraining.shards import write_splits
 from xlnet.pretraining.sources import Source, find_sources
-from xlnet.pretraining.storage import FolderLock, write_whole
+from xlnet.pretraining.storage import FolderLock, guard_disk, write_whole
 from xlnet.pretraining.workers import Encoding, encode_all
 
 __all__ = ["PrepareConfig", "PrepareProgress", "prepare"]
@@ -99,6 +99,7 @@ def prepare(
     )
     finished = check_finished(output, manifest, rereadable=all(source.rereadable for source in sources))
     if finished is not None:
+        shutil.rmtree(output / PARTIAL_NAME, ignore_errors=True)  # left by a kill after the manifest was written
         return finished
     encoder = _encoder(tokenizer, manifest)
     partial = claim(output)
@@ -177,7 +178,8 @@ class _Run:
         self, store: PieceStore, piece_count: int, held_out: np.ndarray, final: Path
     ) -> dict[str, SplitManifest]:
         shutil.rmtree(final, ignore_errors=True)
-        final.mkdir()
+        with guard_disk(final):
+            final.mkdir()
         pieces = (_load(store, index) for index in range(piece_count))
         return write_splits(pieces, held_out, final, self._manifest.settings["shard_tokens"])
 
