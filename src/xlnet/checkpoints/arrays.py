@@ -18,7 +18,8 @@ class Entry:
     Attributes:
         shape: its shape.
         dtype: its element type as stored.
-        read: returns the tensor; every call reads anew, so nothing is kept alive.
+        read: returns the tensor; every call reads anew, so nothing is kept alive. What comes from a file has memory
+            of its own (no view of a mapped file), so that it may be kept without a copy and the file be replaced.
         origin: its name where it is stored, for messages.
     """
 

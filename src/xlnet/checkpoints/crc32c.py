@@ -99,14 +99,28 @@ def _lane_sums(words: npt.NDArray[np.uint16]) -> Words:
 def _joined(sums: Words, length: int) -> int:
     """The sum of all lanes one after the other; each is ``length`` bytes, their number is a power of two."""
     while len(sums) > 1:
-        sums = _apply(_zeros(length), sums[0::2]) ^ sums[1::2]
+        sums = _appended(sums[0::2], length) ^ sums[1::2]
         length *= 2
     return int(sums[0])
 
 
 def _advance(state: int, length: int) -> int:
     """The state after ``length`` zero bytes."""
-    return int(_apply(_zeros(length), np.array([state], dtype=np.uint32))[0])
+    return int(_appended(np.array([state], dtype=np.uint32), length)[0])
+
+
+def _appended(states: Words, length: int) -> Words:
+    """Each state after ``length`` zero bytes."""
+    tables = _zero_tables(length)
+    parts = [tables[i][(states >> np.uint32(8 * i)) & 0xFF] for i in range(4)]
+    return parts[0] ^ parts[1] ^ parts[2] ^ parts[3]
+
+
+@functools.lru_cache(maxsize=64)
+def _zero_tables(length: int) -> list[Words]:
+    """The matrix of :func:`_zeros` times every value of each of the four bytes of a state."""
+    every = np.arange(256, dtype=np.uint32)
+    return [_apply(_zeros(length), every << np.uint32(8 * i)) for i in range(4)]
 
 
 def _apply(matrix: Words, states: Words) -> Words:

@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from xlnet.checkpoints.failures import reading, writing
 from xlnet.errors import CheckpointError
 
@@ -29,6 +32,27 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} must hold an object of keys and values, not {type(value).__name__}.")
     return value
+
+
+def read_tensor(path: Path, name: str, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Bytes of a file, little-endian and row by row, as a tensor with memory of its own.
+
+    Raises:
+        CheckpointError: the file is missing or ends inside the array; says the array's name.
+    """
+    tensor = torch.empty(shape, dtype=dtype)
+    buffer = bytes_of(tensor)
+    with reading(path), path.open("rb") as file:
+        file.seek(offset)
+        count = file.readinto(buffer)
+    if count != len(buffer):
+        raise CheckpointError(f"{path} ends inside {name}. Fetch it again.")
+    return tensor
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The bytes of a contiguous tensor, without a copy."""
+    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy().data).cast("B")
 
 
 def write_bytes(path: Path, data: bytes) -> None:

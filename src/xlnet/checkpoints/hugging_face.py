@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from xlnet.checkpoints.arrays import Entry, LazyTensors, as_lazy
-from xlnet.checkpoints.failures import reading, writing
+from xlnet.checkpoints.failures import writing
 from xlnet.checkpoints.files import read_json, write_json
 from xlnet.checkpoints.names import ENCODER_PREFIX, FAMILY_PREFIX, HEAD_ROWS, Head, pairs
 from xlnet.checkpoints.native import CONFIG, with_prefix
+from xlnet.checkpoints.pickles import read_pickle
 from xlnet.checkpoints.safetensors_files import INDEX, WEIGHTS, read_safetensors, read_sharded, write_safetensors
 from xlnet.checkpoints.settings import Settings, changes_in_hugging_face, to_hugging_face
 from xlnet.checkpoints.translate import into_ours, into_theirs
@@ -50,32 +49,6 @@ def read_stored(folder: Path) -> LazyTensors:
     other = [name for name in ("tf_model.h5", "flax_model.msgpack", "rust_model.ot") if (folder / name).is_file()]
     only = f" Its {other[0]} holds weights of another framework, which this library does not read." if other else ""
     raise CheckpointError(f"{folder} has a {CONFIG} but neither {WEIGHTS} nor {PICKLE}.{only}")
-
-
-def read_pickle(path: Path) -> LazyTensors:
-    """A ``pytorch_model.bin``: tensors only. Objects that would run code are refused, never executed.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, or holds more than tensors.
-    """
-    with reading(path), path.open("rb") as file:
-        is_zip = file.read(4) == b"PK\x03\x04"
-    try:
-        with reading(path):
-            state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
-    except pickle.UnpicklingError as error:
-        detail = str(error)
-        if "Unsupported" in detail or "GLOBAL" in detail or "REDUCE" in detail:
-            raise CheckpointError(
-                f"{path} is a pickle with more than tensors in it, which could run any code, so it was not opened. "
-                "Ask its author for model.safetensors."
-            ) from error
-        raise CheckpointError(f"{path} is damaged or not a PyTorch file. Fetch it again.") from error
-    except (RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged or not a PyTorch file: {error}. Fetch it again.") from error
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise CheckpointError(f"{path} must hold a dictionary of tensors.")
-    return LazyTensors({str(name): Entry.of(tensor, str(name)) for name, tensor in state.items()})
 
 
 def read_tensors(folder: Path, settings: Settings) -> tuple[LazyTensors, Head, list[str]]:

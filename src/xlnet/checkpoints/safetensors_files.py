@@ -6,6 +6,7 @@ import json
 import os
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from xlnet.checkpoints.arrays import Entry, LazyTensors
 from xlnet.checkpoints.failures import reading, writing
-from xlnet.checkpoints.files import read_json
+from xlnet.checkpoints.files import bytes_of, read_json, read_tensor
 from xlnet.errors import CheckpointError
 
 TYPES = {
@@ -26,6 +27,7 @@ _CODES = {dtype: code for code, dtype in TYPES.items()}
 _ALIGNMENT = 8
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_LONGEST_HEADER = 100_000_000  # the limit of the format
 
 
 def read_safetensors(path: Path) -> tuple[LazyTensors, dict[str, str]]:
@@ -34,36 +36,40 @@ def read_safetensors(path: Path) -> tuple[LazyTensors, dict[str, str]]:
     Raises:
         CheckpointError: the file is missing, damaged, shorter than its header says, or of an element type we lack.
     """
-    entries: dict[str, Entry] = {}
-    with reading(path), path.open("rb"):  # a missing or unreadable file in our words
-        pass
+    with reading(path), path.open("rb") as file:
+        start = file.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+        text = file.read(length) if length <= _LONGEST_HEADER else b""
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            for name in file.keys():  # noqa: SIM118 (not a mapping)
-                part = file.get_slice(name)
-                code = part.get_dtype()
-                if code not in TYPES:
-                    raise CheckpointError(f"{path}: {name} is of type {code}; known are {', '.join(TYPES)}.")
-                entries[name] = Entry(tuple(part.get_shape()), TYPES[code], _Reader(path, name), name)
+        with safe_open(path, framework="pt") as whole:  # checks the header, its offsets and the file's length
+            metadata = dict(whole.metadata() or {})
     except SafetensorError as error:
         raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}. Fetch it again.") from error
+    entries: dict[str, Entry] = {}
+    for name, place in json.loads(text).items():
+        if name == "__metadata__":
+            continue
+        if place["dtype"] not in TYPES:
+            raise CheckpointError(f"{path}: {name} is of type {place['dtype']}; known are {', '.join(TYPES)}.")
+        dtype, shape = TYPES[place["dtype"]], tuple(place["shape"])
+        entries[name] = Entry(
+            shape, dtype, _Reader(path, name, 8 + length + place["data_offsets"][0], shape, dtype), name
+        )
     return LazyTensors(entries), metadata
 
 
+@dataclass(frozen=True)
 class _Reader:
-    """Reads one tensor. The file is closed again at once, so its pages do not add up in memory."""
+    """Reads one tensor into memory of its own; a mapped file would count twice and must not be replaced meanwhile."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self.name = name
+    path: Path
+    name: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
 
     def __call__(self) -> Tensor:
-        try:
-            with reading(self.path), safe_open(self.path, framework="pt") as file:
-                return file.get_tensor(self.name)
-        except SafetensorError as error:
-            raise CheckpointError(f"{self.path}: {self.name} cannot be read: {error}.") from error
+        return read_tensor(self.path, self.name, self.offset, self.shape, self.dtype)
 
 
 def read_sharded(index: Path) -> LazyTensors:
@@ -111,7 +117,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mappi
                 file.write(struct.pack("<Q", len(header)))
                 file.write(header)
                 for name in order:
-                    file.write(_bytes(tensors[name]))
+                    file.write(bytes_of(tensors[name].detach().cpu().contiguous()))
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
@@ -138,8 +144,3 @@ def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> tuple
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     return text + b" " * (-len(text) % _ALIGNMENT), order
-
-
-def _bytes(tensor: Tensor) -> bytes | memoryview:
-    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return flat.numpy().data

@@ -103,10 +103,8 @@ def from_hugging_face(values: Mapping[str, Any], source: str, release_gelu: bool
     if summary not in _HF_SUMMARIES:
         raise CheckpointError(f"{source}: summary_type={summary!r} must be one of {', '.join(_HF_SUMMARIES)}.")
     ours["summary_type"] = _HF_SUMMARIES[summary]
-    activation = values.get("summary_activation", "tanh")
-    if activation not in ("tanh", None, ""):
-        raise CheckpointError(f"{source}: summary_activation={activation!r} must be 'tanh' or null.")
-    ours["summary_activation"] = "tanh" if activation else "none"
+    head = _head(values)
+    ours["summary_activation"] = _summary_activation(values, head, source)
     ours["summary_dropout"] = values.get("summary_last_dropout", 0.1)
     ours["num_labels"], ours["labels"] = _labels(values, source)
     notes = []
@@ -116,7 +114,7 @@ def from_hugging_face(values: Mapping[str, Any], source: str, release_gelu: bool
         notes.append("summary_first_dropout: there is no dropout before the summary's projection here")
     if values.get("problem_type") == "multi_label_classification":
         notes.append("problem_type=multi_label_classification: weights load, the loss here is for one label a text")
-    return Settings(_build(ours, source), _head(values), tuple(notes))
+    return Settings(_build(ours, source), head, tuple(notes))
 
 
 def to_hugging_face(config: XLNetConfig, head: Head) -> dict[str, Any]:
@@ -135,7 +133,8 @@ def to_hugging_face(config: XLNetConfig, head: Head) -> dict[str, Any]:
         "d_head": config.d_head,
         "ff_activation": {"gelu_tanh": "gelu_new"}.get(config.ff_activation, config.ff_activation),
         "summary_type": "last" if config.summary_type == "attn" else config.summary_type,
-        "summary_activation": None if config.summary_activation == "none" else config.summary_activation,
+        # There, the activation works without a projection too; and it must be a string, an empty one for none.
+        "summary_activation": "tanh" if config.summary_use_proj and config.summary_activation == "tanh" else "",
         "summary_last_dropout": config.summary_dropout,
         "bi_data": False,
         "untie_r": True,
@@ -183,6 +182,20 @@ def _activation(value: object, known: Mapping[str, str], source: str) -> str:
             + did_you_mean(str(value), known)
         )
     return known[value]
+
+
+def _summary_activation(values: Mapping[str, Any], head: Head | None, source: str) -> str:
+    activation = values.get("summary_activation", "tanh")
+    if activation in (None, "", "linear"):
+        return "none"
+    if activation != "tanh":
+        raise CheckpointError(f"{source}: summary_activation={activation!r} must be 'tanh' or empty.")
+    if not values.get("summary_use_proj", True) and head in (None, "classification", "multiple_choice"):
+        raise CheckpointError(
+            f"{source}: summary_activation='tanh' with summary_use_proj=false is tanh of the bare state there; here "
+            "tanh belongs to the projection. Such a head cannot be loaded."
+        )
+    return "tanh"
 
 
 def _head_size(values: Mapping[str, Any], ours: Mapping[str, Any], source: str) -> int:

@@ -17,6 +17,7 @@ from torch import Tensor
 from xlnet.checkpoints.arrays import Entry, LazyTensors
 from xlnet.checkpoints.crc32c import crc32c, unmask
 from xlnet.checkpoints.failures import reading
+from xlnet.checkpoints.files import bytes_of, read_tensor
 from xlnet.checkpoints.leveldb_table import read_table
 from xlnet.checkpoints.varint import Damaged, read_message
 from xlnet.errors import CheckpointError
@@ -96,17 +97,10 @@ class _Reader:
 
     def _read(self, entry: BundleEntry) -> Tensor:
         path = self.files[entry.shard]
-        buffer = bytearray(entry.size)
-        with reading(path), path.open("rb") as file:
-            file.seek(entry.offset)
-            count = file.readinto(buffer)
-        if count != entry.size:
-            raise CheckpointError(f"{path} ends inside {self.name}. Fetch it again.")
-        if entry.checksum is not None and crc32c(memoryview(buffer)) != unmask(entry.checksum):
+        tensor = read_tensor(path, self.name, entry.offset, entry.shape, TYPES[entry.dtype])
+        if entry.checksum is not None and crc32c(bytes_of(tensor)) != unmask(entry.checksum):
             raise CheckpointError(f"{path} is damaged: {self.name} fails its checksum. Fetch it again.")
-        if not buffer:
-            return torch.empty(entry.shape, dtype=TYPES[entry.dtype])
-        return torch.frombuffer(buffer, dtype=TYPES[entry.dtype]).reshape(entry.shape)
+        return tensor
 
 
 def _header(table: dict[bytes, bytes], index: Path) -> int:

@@ -50,7 +50,9 @@ def _changed(source: Entry, pair: Pair, n_layer: int) -> Entry:
 
     def read() -> Tensor:
         tensor = source.read()
-        return to_ours(tensor if pair.layer is None else tensor[pair.layer], pair.layout).contiguous()
+        if pair.layer is not None:
+            tensor = tensor[pair.layer].clone()  # a view would keep all layers in memory
+        return to_ours(tensor, pair.layout).contiguous()
 
     return Entry(our_shape(shape, pair.layout), source.dtype, read, source.origin)
 
