@@ -103,6 +103,6 @@ class PretrainedModel(nn.Module):
             draw(fresh.items(), config)
             model.load_state_dict(fresh, strict=False, assign=True)
         for name, tensor in found.items():
-            # A stored float32 tensor may be a view of the mapped file: copy it, so the file can be replaced.
-            model.load_state_dict({name: tensor.to(dtype, copy=True)}, strict=False, assign=True)
+            # What a reader hands out has memory of its own: it becomes the parameter without a copy.
+            model.load_state_dict({name: tensor.to(dtype)}, strict=False, assign=True)
         return model.eval()
