@@ -13,6 +13,7 @@ import queue
 import signal
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -91,7 +92,8 @@ class _Helper:
         self.waiting: dict[int, Piece] = {}
         self.ready = False
         self._process: BaseProcess = context.Process(target=_help, args=(theirs, encoding), daemon=True)
-        self._process.start()
+        with _interrupts_ignored():
+            self._process.start()
         theirs.close()  # so that the end of the process is the end of the connection
 
     @property
@@ -127,6 +129,23 @@ class _Helper:
         self.connection.close()
 
 
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """A process started here ignores Ctrl-C from its first instruction on (the setting is inherited).
+
+    Ctrl-C goes to the whole group of processes, but it is for the caller to decide what is done.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def _died() -> MachineError:
     return MachineError(
         "A helper process ended by itself, most often because memory ran out. Finished parts are kept: run the same "
@@ -136,7 +155,7 @@ def _died() -> MachineError:
 
 def _help(connection: Connection, encoding: Encoding) -> None:
     """Body of a helper process: say that it is up, then encode what comes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the caller decides what is done
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     inbox: queue.SimpleQueue[Piece] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
     connection.send((-1, None))
