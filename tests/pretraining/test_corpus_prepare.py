@@ -253,6 +253,18 @@ def test_ctrl_c_with_helpers_is_clean(text, tmp_path):
     assert _dies_out(process.pid)
 
 
+def test_script_without_main_guard_is_told_so(text, tmp_path):
+    script = tmp_path / "run.py"
+    careless = RUN.replace('if __name__ == "__main__":', "if True:")
+    script.write_text(careless.replace("Slow", "Killer").replace("piece_bytes=400", "piece_bytes=20"))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, str(script), str(text), str(tmp_path / "out"), "2"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert "Put the calls of the script under `if __name__ == '__main__':`" in result.stderr
+    assert "MachineError: A helper process ended by itself" in result.stderr
+
+
 @pytest.mark.parametrize("after", [0, 1, 3, 10, 25, 60])
 def test_full_disk_harms_nothing(text, tmp_path, monkeypatch, after):
     """Every write from the ``after``-th on fails, as on a full disk; then there is room again."""

@@ -27,7 +27,7 @@ from xlnet.pretraining.readers import read_units
 from xlnet.pretraining.shards import write_splits
 from xlnet.pretraining.sources import Source, find_sources
 from xlnet.pretraining.storage import FolderLock, guard_disk, write_whole
-from xlnet.pretraining.workers import Encoding, encode_all
+from xlnet.pretraining.workers import Encoding, encode_all, refuse_in_helper
 
 __all__ = ["PrepareConfig", "PrepareProgress", "prepare"]
 
@@ -84,6 +84,7 @@ def prepare(
         MachineError: the disk refuses, or a worker process died; the same call continues.
         Interrupted: on Ctrl-C; the same call continues.
     """
+    refuse_in_helper()
     config = config or PrepareConfig()
     output = Path(output)
     sources, notes = find_sources(inputs)

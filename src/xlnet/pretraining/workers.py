@@ -41,18 +41,25 @@ class Encoding:
         return encoded.counts
 
 
-def encode_all(pieces: Iterable[Piece], encoding: Encoding, workers: int) -> Iterator[tuple[Piece, PieceCounts]]:
-    """Encode every piece with ``workers`` processes (this one included); yields in the order of completion.
+def refuse_in_helper() -> None:
+    """Stop a helper that imports a script which prepares a corpus without asking whether it is the main program.
 
     Raises:
-        MachineError: a helper died (most often for want of memory), or the disk refuses.
-        ConfigurationError: called while a spawned process imports the user's script.
+        ConfigurationError: with the remedy.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigurationError(
             "A helper process has run your script from its start. Put the calls of the script under "
             "`if __name__ == '__main__':`, or set workers=1."
         )
+
+
+def encode_all(pieces: Iterable[Piece], encoding: Encoding, workers: int) -> Iterator[tuple[Piece, PieceCounts]]:
+    """Encode every piece with ``workers`` processes (this one included); yields in the order of completion.
+
+    Raises:
+        MachineError: a helper died (most often for want of memory), or the disk refuses.
+    """
     helpers: list[_Helper] = []
     iterator = iter(pieces)
     try:
