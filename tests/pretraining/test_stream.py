@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from xlnet.errors import ConfigurationError, InputError, MachineError
 from xlnet.pretraining.corpus import TokenCorpus
 from xlnet.pretraining.fixed_batches import evaluation_batches
 from xlnet.pretraining.lanes import LanePlan, largest_batch
+from xlnet.pretraining.spans import words_of
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig, target_count
 
@@ -206,9 +208,38 @@ def test_each_micro_batch_draws_one_of_the_fractions() -> None:
     counts = [
         int((stream.batch(epoch, step).target_positions >= 0).sum(1)[0]) for epoch in range(8) for step in range(40)
     ]
+    other = stream_of(corpus_of(900), dataclasses.replace(config, seed=4))
+    assert [stream.batch(0, n).labels.shape for n in range(20)] != [other.batch(0, n).labels.shape for n in range(20)]
     expected = [target_count(share, 21) for share in config.predict_fraction]
     shares = [counts.count(value) / len(counts) for value in expected]
     assert sum(shares) == 1.0 and all(abs(share - 1 / 3) < 0.1 for share in shares)  # standard error 0.026
+
+
+def test_targets_are_whole_words_in_reading_direction_of_people() -> None:
+    config = dataclasses.replace(SMALL, seq_len=90, reuse_len=40, batch_size=6)
+    stream = stream_of(corpus_of(6000), config)
+    broken, words = Counter[int](), Counter[int]()
+    for _, _, batch in itertools.islice(epoch_of(stream), 40):
+        for row, direction in enumerate(batch.direction.tolist()):
+            target = np.zeros(90, dtype=bool)
+            target[batch.target_positions[row].numpy()] = True
+            ids = batch.input_ids[row].numpy()
+            for part in (slice(0, 40), slice(40, 90)):
+                read = ids[part][::direction]
+                begins, ends = words_of(STARTS_WORD[read], ~np.isin(read, [3, 4]))
+                hit = [target[part][::direction][b:e] for b, e in zip(begins, ends, strict=True)]
+                broken[direction] += sum(0 < word.sum() < len(word) for word in hit)
+                words[direction] += sum(word.all() for word in hit)
+    assert words[1] > 800 and words[-1] > 800
+    assert broken[1] < 0.01 * words[1] and broken[-1] < 0.01 * words[-1]  # only where no whole word makes the count
+
+
+def test_the_papers_setting_has_85_targets_42_of_them_reused() -> None:
+    batch = stream_of(corpus_of(4000), StreamConfig(batch_size=2)).batch(0, 0)
+    assert ((batch.target_positions >= 0).sum(1) == 85).all()
+    assert ((batch.target_positions < 256).sum(1) == 42).all()
+    counts = [target_count(share, available) for share, available in ((1.0, 509), (0.5, 3), (0.001, 10), (0.5, 0))]
+    assert counts == [509, 2, 1, 0]
 
 
 def lanes_of(plan: LanePlan, corpus: TokenCorpus, epoch: int) -> list[list[tuple[int, int]]]:
@@ -221,8 +252,8 @@ def test_lanes_are_distinct_balanced_and_read_everything(batch: int, micro: int,
     corpus = corpus_of(2000)
     config = dataclasses.replace(SMALL, batch_size=batch, micro_batches=micro, bidirectional=both)
     plan = LanePlan.make(len(corpus), config, world)
-    read = set()
-    for epoch in range(4 * plan.share_count):
+    read: Counter[tuple[int, int]] = Counter()
+    for epoch in range(2 * plan.share_count):
         blocks = lanes_of(plan, corpus, epoch)
         every = [lane for block in blocks for lane in block]
         assert len(set(every)) == len(every) == batch * micro * world
@@ -231,10 +262,11 @@ def test_lanes_are_distinct_balanced_and_read_everything(batch: int, micro: int,
             backwards = [direction for _, direction in block].count(-1)
             assert backwards in ((batch // 2, (batch + 1) // 2) if both else (0,))
             assert [direction for _, direction in block] == [1] * (batch - backwards) + [-1] * backwards
-        read |= set(every)
+        read.update(every)
     shares = {start for start, _ in read}
     assert shares == {n * plan.share_length for n in range(plan.share_count)}
-    assert len(read) == plan.share_count * (2 if both else 1)  # in the long run each share is read both ways
+    assert len(read) == plan.share_count * (2 if both else 1)
+    assert len(set(read.values())) == 1  # in the long run each share is read equally often each way
     assert len(corpus) - plan.share_count * plan.share_length < plan.share_count
 
 
@@ -251,6 +283,8 @@ def test_processes_read_different_lanes_with_equal_shapes() -> None:
         a, b = next(one), next(two)
         assert a.labels.shape == b.labels.shape
         assert not torch.equal(a.input_ids, b.input_ids)
+    orders = [tuple(row) for s in (one, two) for micro in (0, 1) for row in s.batch(0, 0, micro).order.tolist()]
+    assert len(set(orders)) == 8  # no two lanes share their draws
 
 
 @settings(max_examples=25, deadline=None)
