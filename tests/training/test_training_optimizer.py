@@ -163,7 +163,9 @@ def test_layer_decay_on_the_gradient_as_released() -> None:
 
 
 def test_biases_shared_by_all_layers_have_no_layer() -> None:
-    assert native_layers(["layers.0.x", "layers.1.x", "attention_biases.0.content"])("attention_biases.0.content") is None
+    assert (
+        native_layers(["layers.0.x", "layers.1.x", "attention_biases.0.content"])("attention_biases.0.content") is None
+    )
     assert native_layers(["layers.0.x", "attention_biases.0.content"])("attention_biases.0.content") == 0
     assert native_layers(["encoder.layers.0.x", "encoder.layers.1.x"])("encoder.layers.1.x") == 1
     assert native_layers([])("classifier.weight") is None
@@ -192,7 +194,10 @@ def test_what_decays(name: str, ours: bool, released: bool) -> None:
 
 def test_rules_can_be_replaced_and_frozen_parameters_are_left_out() -> None:
     groups = groups_of(
-        OptimizerConfig(layer_decay=0.5), ["a", "b"], layer_of=lambda name: "ab".index(name), decays=lambda name: name == "a"
+        OptimizerConfig(layer_decay=0.5),
+        ["a", "b"],
+        layer_of=lambda name: "ab".index(name),
+        decays=lambda name: name == "a",
     )
     assert (groups["a"]["lr_scale"], groups["b"]["lr_scale"]) == (0.5, 1.0)
     assert (groups["a"]["weight_decay"], groups["b"]["weight_decay"]) == (0.01, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +44,8 @@ def test_rises_then_never_rises_again(kind: str, steps: int, warmup: int, low: f
     config = ScheduleConfig(kind=kind, warmup_steps=warmup, min_lr_ratio=low)
     curve = [factor(t, steps, config) for t in range(steps + 5)]
     assert all(0.0 <= value <= 1.0 for value in curve)
-    assert all(a < b for a, b in zip(curve[:warmup], curve[1:warmup], strict=False))
-    assert all(a >= b - 1e-12 for a, b in zip(curve[warmup:], curve[warmup + 1 :], strict=False))
+    assert all(a < b for a, b in pairwise(curve[:warmup]))
+    assert all(a >= b - 1e-12 for a, b in pairwise(curve[warmup:]))
     assert curve[warmup] == pytest.approx(1.0)
     if kind != "constant":
         assert curve[-1] == pytest.approx(low) or warmup == steps

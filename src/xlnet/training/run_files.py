@@ -93,7 +93,9 @@ def write_folder(target: Path, write: Callable[[Path], None], about: dict[str, A
                     for p in files
                 }
                 manifest = partial / MANIFEST
-                manifest.write_text(json.dumps({**about, "files": sums}, indent=1) + "\n", encoding="utf-8")
+                entries = {**about, "files": sums}
+                entries["checksum"] = _checksum(entries)
+                manifest.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
                 files.append(manifest)
             for path in files:
                 sync(path)
@@ -130,6 +132,12 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _checksum(entries: dict[str, Any]) -> str:
+    """SHA-256 of a manifest without its own checksum, whatever its layout."""
+    bare = {key: value for key, value in entries.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(bare, sort_keys=True).encode("utf-8")).hexdigest()
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a folder, after every file in it was compared with its size and checksum.
 
@@ -140,6 +148,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         files = manifest["files"]
+        if manifest["checksum"] != _checksum(manifest):
+            raise CheckpointError(f"{path} is damaged: its content does not match its checksum.")
         for name, entry in files.items():
             size = (folder / name).stat().st_size
             if size != entry["bytes"]:
