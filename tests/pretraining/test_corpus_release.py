@@ -13,7 +13,7 @@ AS_RELEASED = PrepareConfig(format="sentences", valid_fraction=0.0, deduplicate=
 
 
 def tokenizer_of(golden, lower: bool = False) -> XLNetTokenizer:
-    model = golden / "corpus" / "spiece.model"
+    model = golden / "text" / "spiece.model"
     return XLNetTokenizer(model.read_bytes(), Normalization(lower=lower))
 
 
