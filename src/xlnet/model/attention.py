@@ -9,42 +9,15 @@ with content bias u, position bias v, segment bias b, projected sinusoid r and t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from xlnet.configuration import AttentionBackend
 from xlnet.errors import ConfigurationError
+from xlnet.model.attention_inputs import AttentionInputs
+from xlnet.model.attention_tiles import tiled_attention
 from xlnet.model.dropout import dropout
-from xlnet.model.geometry import Geometry
-
-
-@dataclass(frozen=True)
-class AttentionInputs:
-    """What every backend computes from; B sequences, R rows, S keys, T distances, N heads of size H.
-
-    Attributes:
-        query: ``[B, R, N, H]``, rows of both streams.
-        key, value: ``[B, S, N, H]``, memory first.
-        position_key: ``[T, N, H]``, projected sinusoid of each distance the geometry's table covers.
-        content_bias, position_bias, segment_bias: ``[N, H]``, the paper's u, v and b.
-        segment_embedding: ``[2, N, H]``: 0 same segment, 1 another.
-        geometry: who sees whom, at which distance, in which segment.
-        dropatt: dropout rate on the probabilities, 0 outside training.
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    position_key: Tensor
-    content_bias: Tensor
-    position_bias: Tensor
-    segment_bias: Tensor
-    segment_embedding: Tensor
-    geometry: Geometry
-    dropatt: float = 0.0
-
 
 Backend = Callable[[AttentionInputs], Tensor]
 
@@ -86,7 +59,7 @@ def weigh_values(probabilities: Tensor, inputs: AttentionInputs) -> Tensor:
     return torch.einsum("bnrs,bsnh->brnh", weights, inputs.value)
 
 
-BACKENDS: dict[str, Backend] = {"reference": reference_attention}
+BACKENDS: dict[str, Backend] = {"reference": reference_attention, "tiles": tiled_attention}
 
 
 def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
@@ -96,7 +69,10 @@ def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
         ConfigurationError: the named backend is not available here.
     """
     if name == "auto":
-        return reference_attention
+        # A tracer would unroll every tile; the plain formula is what compilers and exporters understand.
+        if torch.compiler.is_compiling() or inputs.query.device.type != "cpu":
+            return reference_attention
+        return tiled_attention
     if name not in BACKENDS:
         raise ConfigurationError(
             f"attention_backend={name!r} is not available here; available: auto, {', '.join(BACKENDS)}."

@@ -114,6 +114,11 @@ class Geometry:
             return None
         return self.rows.segment[:, :, None] != self.keys.segment[:, None, :]
 
+    @property
+    def has_segments(self) -> bool:
+        """Whether segments are told apart at all."""
+        return self.rows.segment is not None and self.keys.segment is not None
+
     def drop_rows(self, first: int) -> Geometry:
         """The same without the first ``first`` rows (the content stream, where nobody needs it any more)."""
         rows = self.rows
@@ -124,4 +129,34 @@ class Geometry:
             segment=None if rows.segment is None else rows.segment[:, first:],
         )
         explicit = None if self.explicit is None else self.explicit[:, first:]
-        return dataclasses.replace(self, rows=kept, explicit=explicit, shift_rows=max(0, self.shift_rows - first))
+        return dataclasses.replace(self, rows=kept, explicit=explicit, shift_rows=0 if first else self.shift_rows)
+
+    def crop(self, number: int, first: int, last: int) -> Geometry:
+        """One sequence and some of its rows, ``first`` up to ``last``; all keys. Its rows gather their distances."""
+        rows, keys = self.rows, self.keys
+        one = slice(number, number + 1)
+
+        def of_sequence(values: Tensor) -> Tensor:
+            return values[one] if values.shape[0] > 1 else values
+
+        def of_rows(values: Tensor) -> Tensor:
+            return of_sequence(values)[:, first:last]
+
+        return dataclasses.replace(
+            self,
+            rows=Rows(
+                position=of_rows(rows.position),
+                own_key=rows.own_key[first:last],
+                sees=None if rows.sees is None else of_rows(rows.sees),
+                segment=None if rows.segment is None else of_rows(rows.segment),
+            ),
+            keys=Keys(
+                position=of_sequence(keys.position),
+                order=None if keys.order is None else of_sequence(keys.order),
+                segment=None if keys.segment is None else of_sequence(keys.segment),
+                valid=None if keys.valid is None else of_sequence(keys.valid),
+            ),
+            direction=None if self.direction is None else of_sequence(self.direction),
+            explicit=None if self.explicit is None else of_rows(self.explicit),
+            shift_rows=0,
+        )

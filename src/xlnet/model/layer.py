@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from xlnet.configuration import XLNetConfig
-from xlnet.model.attention import AttentionInputs, choose_backend, reference_probabilities, weigh_values
+from xlnet.model.attention import choose_backend, reference_probabilities, weigh_values
+from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.dropout import dropout
 from xlnet.model.geometry import Geometry
 
