@@ -75,7 +75,7 @@ def sequences(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int, int]:
     return kinds == "t", kinds == "f", reuse, draw(st.integers(0, length)), draw(st.integers(0, 2**32))
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sequences(), st.sampled_from(["permutation", "lattice", "left_to_right", "masked"]))
 def test_rules_that_hold_for_every_order(sequence: tuple, kind: str) -> None:
     target, functional, reuse, perm_size, seed = sequence
@@ -100,7 +100,7 @@ def test_rules_that_hold_for_every_order(sequence: tuple, kind: str) -> None:
             assert (order[target & part][:, None] > order[context & part][None, :]).all()
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(sequences())
 def test_each_kind_is_what_its_name_says(sequence: tuple) -> None:
     target, functional, reuse, perm_size, seed = sequence
@@ -122,7 +122,7 @@ def test_each_kind_is_what_its_name_says(sequence: tuple) -> None:
             assert (permuted[ranked & (block > block[a])] > permuted[a]).all()
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 2**32))
 def test_places_are_permuted_inside_blocks(length: int, perm_size: int, seed: int) -> None:
     places = sample_places(length, perm_size, Draws(seed))

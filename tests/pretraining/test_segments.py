@@ -30,7 +30,7 @@ def lanes(draw: st.DrawFn, least: int = 8) -> Lane:
     return Lane(corpus_of(sentences), start, length, draw(st.sampled_from([1, -1])))
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lanes())
 def test_a_reversed_lane_is_the_flipped_forward_lane(lane: Lane) -> None:
     forward = Lane(lane.corpus, lane.start, lane.length, 1)
@@ -44,7 +44,7 @@ def test_a_reversed_lane_is_the_flipped_forward_lane(lane: Lane) -> None:
     assert np.array_equal(backward.sentence_ids(cut, lane.length), flags[::-1][cut:])
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(lanes(), st.data())
 def test_pairs_fill_the_sequence_and_keep_to_the_lane(lane: Lane, data: st.DataObject) -> None:
     reuse = data.draw(st.integers(0, lane.length - 2))
