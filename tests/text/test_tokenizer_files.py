@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from text_samples import records
 
+from xlnet import checkpoints
 from xlnet.errors import CheckpointError
 from xlnet.text import Normalization, XLNetTokenizer
 
@@ -34,7 +36,9 @@ def test_switches_come_from_the_files_unless_given(tmp_path: Path, model_bytes: 
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "remove_space": false}')
     expected = Normalization(lower=False, keep_accents=True, remove_space=False)
     assert XLNetTokenizer.from_pretrained(tmp_path).normalization == expected
-    assert XLNetTokenizer.from_pretrained(tmp_path, lower=True, remove_space=True).normalization == Normalization(True, True)
+    assert XLNetTokenizer.from_pretrained(tmp_path, lower=True, remove_space=True).normalization == Normalization(
+        True, True
+    )
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
     with pytest.raises(CheckpointError, match="do_lower_case='yes' must be true or false"):
         XLNetTokenizer.from_pretrained(tmp_path)
@@ -113,3 +117,18 @@ def test_transformers_reads_our_folder_and_we_read_its(tmp_path: Path, model_byt
     back = XLNetTokenizer.from_pretrained(tmp_path / "theirs")
     assert back.pieces == tokenizer.pieces and back.normalization == tokenizer.normalization
     assert all(back.encode(text) == tokenizer.encode(text) for text in SAMPLES)
+
+
+def test_hub_names_come_from_the_cache(
+    tmp_path: Path, tokenizer: XLNetTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    tokenizer.save_pretrained(tmp_path / "models--someone--tiny-xlnet" / "snapshots" / commit)
+    refs = tmp_path / "models--someone--tiny-xlnet" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text(commit)
+    offline = functools.partial(checkpoints.resolve, cache_dir=tmp_path, offline=True)
+    monkeypatch.setattr(checkpoints, "resolve", offline)
+    assert XLNetTokenizer.from_pretrained("someone/tiny-xlnet").fingerprint == tokenizer.fingerprint
+    with pytest.raises(CheckpointError, match="someone/else"):
+        XLNetTokenizer.from_pretrained("someone/else")

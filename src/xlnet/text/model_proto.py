@@ -57,6 +57,12 @@ def _piece(piece: Piece) -> bytes:
 
 
 def _read_piece(data: bytes) -> Piece:
+    size = data[1] if data[:1] == b"\x0a" else 0xFF
+    rest = data[2 + size :]
+    if size < 0x80 and len(rest) in (5, 7) and rest[0] == 0x15 and rest[5:6] in (b"", b"\x18"):
+        # The layout that SentencePiece writes; a vocabulary has tens of thousands of them.
+        kind = rest[6] if len(rest) == 7 else NORMAL
+        return Piece(data[2 : 2 + size].decode("utf-8"), struct.unpack_from("<f", rest, 1)[0], kind)
     text, score, kind = "", 0.0, NORMAL
     for field, value in _fields(data):
         if field == 1 and isinstance(value, bytes):
