@@ -160,6 +160,19 @@ class Task(ABC):
         """Configuration keys that the head needs (``num_labels``, ``labels`` ...)."""
         return {}
 
+    @abstractmethod
+    def example(self, record: Mapping[str, Any], where: str, number: int) -> Any:
+        """An example from a record of the user's: a line of JSONL, or a row of a table by its column names.
+
+        Args:
+            record: the values; the label may be absent.
+            where: file and line, for messages.
+            number: place of the record, the ``id`` where the record has none.
+
+        Raises:
+            InputError: a value is missing or of the wrong kind; names those present.
+        """
+
     def check(self, examples: Sequence[Any], *, labelled: bool) -> None:  # noqa: B027  a task may have nothing to check
         """Refuse examples that cannot be used, before any work.
 

@@ -1,0 +1,183 @@
+"""Files of records: TSV, CSV and JSONL, plain or gzip. Each record comes with file and line, and no row is lost."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import logging
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xlnet.errors import InputError, did_you_mean
+
+_log = logging.getLogger(__name__)
+
+
+class Record(NamedTuple):
+    """One row.
+
+    Attributes:
+        where: ``file:line``, for messages.
+        values: by column name.
+    """
+
+    where: str
+    values: dict[str, Any]
+
+
+def read_text(path: Path) -> str:
+    """A whole file as text, decompressed if its name ends in ``.gz``.
+
+    Raises:
+        InputError: not there, damaged, or not UTF-8 (names the line).
+    """
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {reason}.") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path}:{line} is not UTF-8 (byte 0x{data[error.start]:02x}). Convert the file, for example with: "
+            "iconv -f latin1 -t utf-8"
+        ) from error
+
+
+def read_tsv(path: Path, columns: Sequence[str] | None = None, *, tolerate: float = 0.0) -> list[Record]:
+    """Rows of a tab-separated file; quotes are ordinary characters, as in GLUE. Empty lines are no rows.
+
+    Args:
+        path: of the file.
+        columns: names, where the file has no header.
+        tolerate: share of rows that may have another number of columns than the header; they are left out, and it is
+            said how many. 0 refuses the first.
+
+    Raises:
+        InputError: names file and line of a ragged row.
+    """
+    lines = read_text(path).split("\n")
+    rows = [(number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1)]
+    rows = [(number, line) for number, line in rows if line]
+    if columns is None:
+        if not rows:
+            raise InputError(f"{path} is empty; its first line must name the columns.")
+        columns = rows.pop(0)[1].split("\t")
+    records, ragged = [], []
+    for number, line in rows:
+        values = line.split("\t")
+        if len(values) != len(columns):
+            ragged.append((number, len(values)))
+            continue
+        records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
+    if ragged:
+        number, found = ragged[0]
+        text = f"{path}:{number} has {found} columns instead of {len(columns)} ({', '.join(columns)})"
+        if len(ragged) > tolerate * len(rows):
+            raise InputError(
+                f"{text}; {len(ragged)} of {len(rows)} rows are like that. A text must hold no tab and no line end; "
+                "use JSONL or CSV for such texts."
+            )
+        _log.warning("%s; %d of %d rows are like that and were left out.", text, len(ragged), len(rows))
+    return records
+
+
+def read_csv(path: Path, columns: Sequence[str] | None = None) -> list[Record]:
+    """Rows of a comma-separated file with quoted texts, which may hold line ends.
+
+    Args:
+        path: of the file.
+        columns: names, where the file has no header.
+
+    Raises:
+        InputError: names file and line of a ragged row.
+    """
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    records: list[Record] = []
+    start = 1
+    try:
+        for values in reader:
+            number, start = start, reader.line_num + 1
+            if not values:
+                continue
+            if columns is None:
+                columns = values
+                continue
+            if len(values) != len(columns):
+                raise InputError(
+                    f"{path}:{number} has {len(values)} columns instead of {len(columns)} ({', '.join(columns)}). "
+                    'A text that holds a comma must stand in double quotes, and a double quote in it as "".'
+                )
+            records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: {error}.") from error
+    if columns is None:
+        raise InputError(f"{path} is empty; its first line must name the columns.")
+    return records
+
+
+def read_jsonl(path: Path) -> list[Record]:
+    """One JSON object a line; empty lines are no rows.
+
+    Raises:
+        InputError: names file and line of what is no object.
+    """
+    records = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}:{number} is no JSON: {error}. JSONL has one object on each line.") from error
+        if not isinstance(values, dict):
+            raise InputError(f"{path}:{number} must be a JSON object, but is {type(values).__name__}.")
+        records.append(Record(f"{path}:{number}", values))
+    return records
+
+
+_READERS = {".tsv": read_tsv, ".csv": read_csv, ".jsonl": read_jsonl, ".json": read_jsonl}
+
+
+def read_records(path: Path) -> list[Record]:
+    """Rows of a file by the ending of its name: ``.tsv``, ``.csv``, ``.jsonl``, with ``.gz`` or without.
+
+    Raises:
+        InputError: another ending, or what the readers refuse.
+    """
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in _READERS:
+        raise InputError(
+            f"{path}: what the file holds cannot be told from its name; it must end in .tsv, .csv or .jsonl "
+            f"(or these with .gz).{did_you_mean(suffix, _READERS)}"
+        )
+    return _READERS[suffix](path)
+
+
+def find_file(folder: Path, names: Sequence[str], subfolders: Sequence[str] = ()) -> Path:
+    """The first of ``names`` (with ``.gz`` or without) in a folder, or in one of its ``subfolders``.
+
+    ``folder`` may also be such a file itself.
+
+    Raises:
+        InputError: none is there; says what was looked for and what is there.
+    """
+    if folder.is_file():
+        return folder
+    if not folder.is_dir():
+        raise InputError(f"{folder} does not exist.")
+    for place in (folder, *(folder / name for name in subfolders)):
+        for name in names:
+            for path in (place / name, place / f"{name}.gz"):
+                if path.is_file():
+                    return path
+    present = sorted(path.name for path in folder.iterdir())[:12]
+    raise InputError(f"{folder} has no {' or '.join(names)}; it holds {', '.join(present) or 'nothing'}.")

@@ -1,0 +1,1 @@
+"""Kinds of tasks: classification, several labels, regression, choices, tokens, ranking."""

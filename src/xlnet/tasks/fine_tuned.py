@@ -1,0 +1,173 @@
+"""A fine-tuned folder as one object: model, tokenizer and task, with ``predict``, ``evaluate`` and ``embed``.
+
+classifier = FineTuned.from_pretrained("runs/sst2/model")
+classifier.predict(["a gorgeous film", "two hours I want back"])   # [{"id": "0", "label": "1", "probabilities": ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from xlnet.errors import CheckpointError, ConfigurationError, InputError
+from xlnet.model import PretrainedModel
+from xlnet.tasks.catalog import family
+from xlnet.tasks.contract import Prediction, Task
+from xlnet.tasks.embedding import Pooling, embed_texts
+from xlnet.tasks.lora import merged
+from xlnet.tasks.predicting import evaluate_examples, predict_examples
+from xlnet.tasks.progress import progress_bar
+from xlnet.text import XLNetTokenizer
+from xlnet.training.device import choose_device
+from xlnet.training.loop import FitResult
+from xlnet.training.run_files import write_text
+
+TASK_FILE = "task.json"
+_FORMAT = "xlnet-task-1"
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """A model for a task.
+
+    Attributes:
+        model: in eval mode.
+        tokenizer: the model's.
+        task: what the model was trained for, with its settings.
+        metrics: on the held-out data of its training, with the weights as they are; empty where not known.
+        fit: how the training ended, right after :func:`~xlnet.tasks.finetune.finetune`; else None.
+    """
+
+    model: PretrainedModel
+    tokenizer: XLNetTokenizer
+    task: Task
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    fit: FitResult | None = None
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, *, device: str = "auto", task: Task | None = None) -> FineTuned:
+        """Load what :meth:`save_pretrained` wrote.
+
+        Args:
+            folder: with weights, tokenizer and ``task.json``.
+            device: where to put the model.
+            task: use this instead of ``task.json`` (a task of your own).
+
+        Raises:
+            CheckpointError: no fine-tuned folder, or a damaged one.
+        """
+        folder = Path(folder)
+        found, metrics = (task, {}) if task is not None else read_task(folder)
+        model = found.model_class.from_pretrained(folder)
+        return cls(model.to(choose_device(device)), XLNetTokenizer.from_pretrained(folder), found, metrics)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write weights, configuration, tokenizer and ``task.json``."""
+        folder = Path(folder)
+        merged(self.model).save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        self.write_task(folder)
+
+    def write_task(self, folder: Path) -> None:
+        """Write ``task.json`` alone: what the model is for, and its metrics."""
+        values = {"format": _FORMAT, "family": self.task.family, "settings": self.task.settings()}
+        write_text(folder / TASK_FILE, json.dumps({**values, "metrics": dict(self.metrics)}, indent=2) + "\n")
+
+    def predict(
+        self, inputs: Sequence[Any], *, batch_size: int = 32, show_progress: bool | None = None
+    ) -> list[Prediction]:
+        """One prediction for each input, in their order, independent of what they are batched with.
+
+        Args:
+            inputs: texts, (text, pair) tuples, records (dicts as in JSONL), or examples of the task.
+            batch_size: rows at once.
+            show_progress: a bar on standard error; by default for long lists on a terminal.
+
+        Raises:
+            InputError: names the first input that cannot be used.
+        """
+        if isinstance(inputs, str):
+            raise InputError("predict takes a list of inputs, not one string. Write predict([text]).")
+        examples = [self._example(value, place) for place, value in enumerate(inputs)]
+        with progress_bar("predicting", len(examples), show_progress) as advance:
+            return predict_examples(
+                self.model, self.tokenizer, self.task, examples, batch_size=batch_size, advance=advance
+            )
+
+    def _example(self, value: Any, place: int) -> Any:
+        where = f"input {place}"
+        if isinstance(value, str | tuple):
+            record = dict(zip(("text", "pair"), (value,) if isinstance(value, str) else value, strict=False))
+            names = {
+                "text": getattr(self.task, "text_column", "text"),
+                "pair": getattr(self.task, "pair_column", "pair"),
+            }
+            renamed = {names[key] or key: text for key, text in record.items()}
+            return self.task.example(renamed, where, place)
+        return self.task.example(value, where, place) if isinstance(value, Mapping) else value
+
+    def evaluate(
+        self, examples: Sequence[Any], *, batch_size: int = 32, show_progress: bool | None = None
+    ) -> dict[str, float]:
+        """Metrics on labelled examples.
+
+        Raises:
+            InputError: no example, or one without label.
+        """
+        with progress_bar("evaluating", len(examples), show_progress) as advance:
+            return evaluate_examples(
+                self.model, self.tokenizer, self.task, examples, batch_size=batch_size, advance=advance
+            )
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: Pooling = "mean",
+        batch_size: int = 32,
+        show_progress: bool | None = None,
+    ) -> Tensor:
+        """Sentence vectors ``[N, D]`` float32 on the CPU; see :func:`~xlnet.tasks.embedding.embed_texts`."""
+        with progress_bar("embedding", len(texts), show_progress) as advance:
+            return embed_texts(
+                self.model,
+                self.tokenizer,
+                texts,
+                pooling=pooling,
+                max_length=self.task.max_length,
+                batch_size=batch_size,
+                advance=advance,
+            )
+
+
+def is_fine_tuned(folder: str | Path) -> bool:
+    """Whether this is the folder of a fine-tuned model."""
+    return (Path(folder) / TASK_FILE).is_file()
+
+
+def read_task(folder: Path) -> tuple[Task, dict[str, float]]:
+    """The task of a fine-tuned folder and the metrics of its training.
+
+    Raises:
+        CheckpointError: no ``task.json``, or one that cannot be read.
+    """
+    path = folder / TASK_FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        kind, settings, metrics = values["family"], values["settings"], values.get("metrics", {})
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{folder} has no {TASK_FILE}, so it is no fine-tuned model. Make one with: "
+            f"xlnet finetune TASK --model {folder}"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is damaged ({type(error).__name__}: {error}).") from error
+    try:
+        return family(kind).from_settings(settings), metrics
+    except (ConfigurationError, TypeError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
