@@ -102,7 +102,9 @@ def test_processes_read_different_lanes_with_equal_shapes() -> None:
         a, b = next(one), next(two)
         assert a.labels.shape == b.labels.shape
         assert not torch.equal(a.input_ids, b.input_ids)
-    orders = [tuple(row) for s in (one, two) for micro in (0, 1) for row in s.batch(0, 0, micro).order.tolist()]
+    everything = dataclasses.replace(config, predict_fraction=(1.0,))  # then the order shows the draws alone
+    streams = [stream_of(corpus, everything, rank=rank, world_size=2) for rank in (0, 1)]
+    orders = [tuple(row) for s in streams for micro in (0, 1) for row in s.batch(0, 0, micro).order.tolist()]
     assert len(set(orders)) == 8  # no two lanes share their draws
 
 
