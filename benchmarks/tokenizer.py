@@ -2,7 +2,7 @@
 
     python benchmarks/tokenizer.py TEXT [MODEL]
 
-TEXT is a text file (plain or gzip), MODEL a ``spiece.model`` or tokenizer folder; without it one is trained on the text.
+TEXT is a text file (plain or gzip), MODEL a ``spiece.model`` or tokenizer folder; without it one is trained on TEXT.
 Wall time is the best of several rounds; CPU time is that of all threads together and suffers less from a busy machine.
 """
 

@@ -25,9 +25,7 @@ def test_appended_pieces_get_the_next_ids(model_bytes: bytes) -> None:
     assert XLNetTokenizer(longer)._processor.piece_to_id("Ünïcode" * 30) == 2000
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"version https://git-lfs.github.com/spec/v1\n", b"\x0a\xff\xff", b"PK\x03\x04" * 9]
-)
+@pytest.mark.parametrize("data", [b"", b"version https://git-lfs\n", b"\x0a\xff\xff", b"PK\x03\x04" * 9])
 def test_other_files_are_refused(data: bytes) -> None:
     with pytest.raises(CheckpointError, match=r"here\.model"):
         XLNetTokenizer(data, source="here.model")

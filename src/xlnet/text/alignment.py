@@ -78,6 +78,8 @@ def piece_spans(
     ends = np.where(empty, starts, np.append(0, part_ends)[last_characters])
     if len(flat):
         _trim(normalized.original, int(part_starts[0]), int(part_starts[-1]), starts, ends, flat)
+    # A space inside what one character was expanded to (as in U+FDFA) shares that character's span.
+    ends = np.maximum.accumulate(ends)
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
@@ -88,7 +90,7 @@ def _trim(text: str, first: int, last: int, starts: Positions, ends: Positions, 
     """
     space = np.append(white_space(text[first:last]), False)
     touching = (starts < ends) & (space[starts - first] | space[ends - 1 - first])
-    for i in np.flatnonzero(touching):
+    for i in np.flatnonzero(touching).tolist():
         piece = pieces[i].removeprefix(WORD_START)
         while starts[i] < ends[i] and text[ends[i] - 1].isspace() and not piece[-1:].isspace():
             ends[i] -= 1
