@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from text_samples import texts
 
@@ -18,8 +18,10 @@ def inner(tokenizer: XLNetTokenizer, text: str) -> str:
     return tokenizer._processor.normalize(tokenizer.normalize(text)).replace("▁", "")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=texts, switch=switches)
+@example(text="ﷺ a", switch=(False, False, True))
+@example(text="x\x85 ", switch=(False, False, False))
 def test_offsets_are_ordered_and_their_slices_give_the_pieces(tokenizers: dict, text: str, switch: tuple) -> None:
     tokenizer = tokenizers[switch]
     encoding = tokenizer.encode(text, special_tokens=False)
