@@ -7,7 +7,9 @@ import tempfile
 from pathlib import Path
 
 from xlnet.cli.corpus import run_prepare
+from xlnet.cli.finetune import evaluate_task
 from xlnet.cli.progress import say
+from xlnet.errors import ConfigurationError
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.baselines import CountingModel, baseline_loss
 from xlnet.pretraining.corpus import TokenCorpus
@@ -15,6 +17,7 @@ from xlnet.pretraining.evaluate import held_out_loss
 from xlnet.pretraining.fixed_batches import evaluation_batches
 from xlnet.pretraining.prepare import PrepareConfig
 from xlnet.pretraining.stream_config import StreamConfig
+from xlnet.tasks.fine_tuned import is_fine_tuned
 from xlnet.text import XLNetTokenizer
 from xlnet.training.device import choose_device
 
@@ -23,21 +26,34 @@ def evaluate(
     inputs: list[str],
     *,
     model: str,
+    task: str | None = None,
+    split: str = "",
     baseline: str | None = None,
     count: int | None = None,
     device: str = "auto",
     stream: StreamConfig = StreamConfig(seq_len=128, reuse_len=64),
 ) -> None:
-    """Measure the permutation language-model loss on text, always on the same targets. Prints JSON.
+    """Measure a model on held-out data; prints JSON.
+
+    A fine-tuned model is measured by the metrics of its task, a pretrained one by the permutation language-model loss
+    on text, always on the same targets.
 
     Args:
-        inputs: text files, or one corpus folder (its held-out split is used)
+        inputs: fine-tuned: one folder or file of labelled data; pretrained: text files, or one corpus folder (its
+            held-out split is used)
         model: folder of the model and its tokenizer
+        task: fine-tuned: another benchmark with the same labels, such as ax for a model of mnli
+        split: fine-tuned: of a folder; by default dev
         baseline: corpus folder whose training split the unigram and bigram baselines count
         count: batches at most; by default the whole text once
         device: auto, cpu, cuda, cuda:N or mps
         stream: how tokens become sequences and targets
     """
+    if is_fine_tuned(model):
+        print(json.dumps(evaluate_task(inputs, model=model, task=task, split=split, device=device), indent=2))
+        return
+    if task is not None or split:
+        raise ConfigurationError(f"--task and --split are for fine-tuned models, and {model} is none.")
     tokenizer = XLNetTokenizer.from_pretrained(model)
     network = XLNetLMHeadModel.from_pretrained(model, reuse_len=stream.reuse_len).to(choose_device(device))
     with tempfile.TemporaryDirectory() as scratch:

@@ -10,10 +10,13 @@ _PLACES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "r
 
 
 def recipes() -> dict[str, Path]:
-    """Name of each recipe and its file."""
+    """Name of each recipe and its file; those of `xlnet finetune` are called ``finetune/...``."""
     for place in _PLACES:
         if place.is_dir():
-            return {path.stem: path for path in sorted(place.glob("*.yaml"))}
+            return {
+                path.relative_to(place).with_suffix("").as_posix(): path
+                for path in sorted(place.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+            }
     return {}
 
 

@@ -43,7 +43,6 @@ class FineTuneConfig:
         max_seconds: stop this call after so many seconds; 0 is no limit.
         log_every: steps averaged into one line of the log.
         tensorboard: also write TensorBoard files.
-        resume: go on with the run in the output folder.
     """
 
     epochs: float = 3.0
@@ -72,7 +71,6 @@ class FineTuneConfig:
     max_seconds: float = 0.0
     log_every: int = 10
     tensorboard: bool = False
-    resume: bool = False
 
     def __post_init__(self) -> None:
         for key in ("batch_size", "accumulation", "evaluation_batch_size"):
@@ -97,12 +95,13 @@ class FineTuneConfig:
         """Rows computed at once."""
         return self.batch_size // self.accumulation
 
-    def fit_config(self, batches_per_epoch: int, metric: str) -> FitConfig:
+    def fit_config(self, batches_per_epoch: int, metric: str, resume: bool = False) -> FitConfig:
         """The loop's settings for this much data.
 
         Args:
             batches_per_epoch: micro-batches.
             metric: that decides which checkpoint is best; empty without held-out data.
+            resume: go on with the run in the output folder.
         """
         epoch = max(1, math.ceil(batches_per_epoch / self.accumulation))
         steps = self.steps or max(1, math.ceil(epoch * self.epochs))
@@ -135,5 +134,5 @@ class FineTuneConfig:
             # Losses of few examples jump, and fall towards zero: a multiple of their median says nothing here.
             divergence_steps=0,
             tensorboard=self.tensorboard,
-            resume=self.resume,
+            resume=resume,
         )

@@ -103,6 +103,7 @@ def finetune(
     config: FineTuneConfig,
     output: str | Path,
     *,
+    resume: bool = False,
     reporter: Reporter | None = None,
 ) -> FineTuned:
     """Train ``model`` in place on a task.
@@ -115,6 +116,7 @@ def finetune(
         config: how.
         output: folder of the run: ``model/`` is what :meth:`FineTuned.from_pretrained` loads, ``result.json`` the
             metrics, the rest is as in pretraining.
+        resume: go on with the run in the output folder; begin anew where there is none.
         reporter: receives progress.
 
     Returns:
@@ -140,7 +142,7 @@ def finetune(
     )
     held_out = {name: list(examples) for name, examples in data.held_out.items()}
     measure = DevMetrics(task, held_out, tokenizer, config.evaluation_batch_size) if held_out else None
-    settings = config.fit_config(batches.batches_per_epoch, task.metric if held_out else "")
+    settings = config.fit_config(batches.batches_per_epoch, task.metric if held_out else "", resume)
     result = fit(
         model,
         TaskObjective(task),

@@ -68,15 +68,15 @@ def finetune_seeds(
     output: str | Path,
     *,
     seeds: Sequence[int],
+    resume: bool = False,
     reporter: Reporter | None = None,
 ) -> SeedSummary:
-    """Run :func:`finetune` once a seed, in ``output/seed-N``; ``seeds.json`` sums up. Finished seeds are not run again
-    with ``config.resume``.
+    """Run :func:`finetune` once a seed, in ``output/seed-N``; ``seeds.json`` sums up.
 
     Args:
         make_model: gives the model to start from, its new head drawn with the seed.
-        seeds: different integers, at least one.
-        tokenizer, task, data, config, output, reporter: as for :func:`finetune`; the seed replaces ``config.seed``.
+        seeds: different integers, at least one; finished ones are not trained again with ``resume``.
+        tokenizer, task, data, config, output, resume, reporter: as for :func:`finetune`; the seed replaces its own.
 
     Raises:
         ConfigurationError: no seeds, or one twice.
@@ -90,7 +90,16 @@ def finetune_seeds(
     best_seed = seeds[0]
     for seed in seeds:
         folder = Path(output) / f"seed-{seed}"
-        run = finetune(make_model(seed), tokenizer, task, data, replace(config, seed=seed), folder, reporter=reporter)
+        run = finetune(
+            make_model(seed),
+            tokenizer,
+            task,
+            data,
+            replace(config, seed=seed),
+            folder,
+            resume=resume,
+            reporter=reporter,
+        )
         runs[seed] = run.metrics
         if best is None or run.metrics[task.metric] > best.metrics[task.metric]:
             best, best_seed = run, seed

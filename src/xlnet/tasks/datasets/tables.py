@@ -53,7 +53,9 @@ def read_text(path: Path) -> str:
 
 
 def read_tsv(path: Path, columns: Sequence[str] | None = None, *, tolerate: float = 0.0) -> list[Record]:
-    """Rows of a tab-separated file; quotes are ordinary characters, as in GLUE. Empty lines are no rows.
+    """Rows of a tab-separated file; quotes are ordinary characters, as in GLUE.
+
+    An empty line is an empty text where there is a single column, and no row where there are more.
 
     Args:
         path: of the file.
@@ -64,13 +66,15 @@ def read_tsv(path: Path, columns: Sequence[str] | None = None, *, tolerate: floa
     Raises:
         InputError: names file and line of a ragged row.
     """
-    lines = read_text(path).split("\n")
+    lines = read_text(path).removesuffix("\n").split("\n")
     rows = [(number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1)]
-    rows = [(number, line) for number, line in rows if line]
     if columns is None:
-        if not rows:
-            raise InputError(f"{path} is empty; its first line must name the columns.")
-        columns = rows.pop(0)[1].split("\t")
+        number, header = rows.pop(0)
+        if not header:
+            raise InputError(f"{path}:{number} is empty; the first line must name the columns.")
+        columns = header.split("\t")
+    if len(columns) > 1:
+        rows = [(number, line) for number, line in rows if line]
     records, ragged = [], []
     for number, line in rows:
         values = line.split("\t")
@@ -91,7 +95,7 @@ def read_tsv(path: Path, columns: Sequence[str] | None = None, *, tolerate: floa
 
 
 def read_csv(path: Path, columns: Sequence[str] | None = None) -> list[Record]:
-    """Rows of a comma-separated file with quoted texts, which may hold line ends.
+    """Rows of a comma-separated file with quoted texts, which may hold line ends; empty lines as in :func:`read_tsv`.
 
     Args:
         path: of the file.
@@ -106,11 +110,12 @@ def read_csv(path: Path, columns: Sequence[str] | None = None) -> list[Record]:
     try:
         for values in reader:
             number, start = start, reader.line_num + 1
-            if not values:
-                continue
             if columns is None:
                 columns = values
                 continue
+            if not values and len(columns) > 1:
+                continue
+            values = values or [""]
             if len(values) != len(columns):
                 raise InputError(
                     f"{path}:{number} has {len(values)} columns instead of {len(columns)} ({', '.join(columns)}). "
@@ -119,7 +124,7 @@ def read_csv(path: Path, columns: Sequence[str] | None = None) -> list[Record]:
             records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: {error}.") from error
-    if columns is None:
+    if not columns:
         raise InputError(f"{path} is empty; its first line must name the columns.")
     return records
 

@@ -1,0 +1,60 @@
+"""Predictions as files: JSONL, TSV, or a TREC run, one record for each example and in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from xlnet.errors import InputError
+from xlnet.tasks.contract import Prediction
+
+
+def write_jsonl(predictions: Sequence[Prediction], file: TextIO) -> None:
+    """One JSON object a line."""
+    for prediction in predictions:
+        file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+
+
+def write_tsv(predictions: Sequence[Prediction], file: TextIO) -> None:
+    """``id`` and ``label``, and ``score``: the probability of the label, where there is one."""
+    file.write("id\tlabel\tscore\n")
+    for prediction in predictions:
+        label = prediction["label"]
+        shown = "|".join(map(str, label)) if isinstance(label, list) else str(label)
+        # By the name of a class, or by the number of a choice; several labels and numbers have no single one.
+        probabilities = prediction.get("probabilities")
+        named = isinstance(probabilities, dict) and isinstance(label, str)
+        numbered = isinstance(probabilities, list) and isinstance(label, int)
+        score = f"{probabilities[label]:.6f}" if probabilities and (named or numbered) else ""
+        name = str(prediction["id"]).replace("\t", " ").replace("\n", " ")
+        file.write(f"{name}\t{shown}\t{score}\n")
+
+
+def write_run(predictions: Sequence[Prediction], file: TextIO) -> None:
+    """``query Q0 document rank score xlnet``, as trec_eval reads it.
+
+    Raises:
+        InputError: these are no rankings.
+    """
+    for prediction in predictions:
+        if "ranking" not in prediction:
+            raise InputError("Only rankings can be written as a .run file; use .jsonl or .tsv.")
+        for rank, item in enumerate(prediction["ranking"], start=1):
+            file.write(f"{prediction['id']} Q0 {item['id']} {rank} {item['score']:.6f} xlnet\n")
+
+
+WRITERS = {".jsonl": write_jsonl, ".json": write_jsonl, ".tsv": write_tsv, ".run": write_run}
+
+
+def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
+    """In the form that the ending of the name asks for.
+
+    Raises:
+        InputError: another ending.
+    """
+    if path.suffix not in WRITERS:
+        raise InputError(f"{path}: predictions are written to names that end in {', '.join(WRITERS)}.")
+    with path.open("w", encoding="utf-8") as file:
+        WRITERS[path.suffix](predictions, file)
