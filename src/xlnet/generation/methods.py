@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, InputError, did_you_mean
 from xlnet.generation.engine import Conditionals, Rows
 from xlnet.generation.plan import FillPlan
 from xlnet.generation.sampling import Chooser, RandomStream, SamplingConfig, law, residual
@@ -58,6 +58,7 @@ class Run:
         self.pending = self.plan.given()
         self._given = [token for _, _, token in self.pending]
         self.done = not self.plan.targets
+        self._masks = {place: _both(self.mask, own, place) for place, own in self.plan.allowed.items()}
 
     @property
     def total(self) -> int:
@@ -79,10 +80,7 @@ class Run:
 
     def law(self, logits: Tensor, rank: int, drafts: Sequence[int] = ()) -> Tensor:
         """What the token of this rank is drawn from, after what is decided and ``drafts``."""
-        mask = self.mask
-        own = self.plan.allowed.get(self.plan.targets[rank])
-        if own is not None:
-            mask = own if mask is None else own & mask
+        mask = self._masks.get(self.plan.targets[rank], self.mask)
         seen = [*self._given, *self.decided, *drafts] if self.sampling.repetition_penalty != 1.0 else ()
         return law(logits, self.sampling, seen, mask)
 
@@ -99,6 +97,17 @@ class Run:
         if not cached:
             self.pending.append(self.content(rank, token))
         self.done = len(self.decided) == self.total or (self.stop is not None and self.stop(self))
+
+
+def _both(everywhere: Tensor | None, own: Tensor, place: int) -> Tensor:
+    """What may stand at one place: its own constraint and what holds everywhere."""
+    if everywhere is None:
+        return own
+    if not bool((everywhere & own).any()):
+        raise InputError(
+            f"The constraints of position {place} contradict what is allowed or banned everywhere: no piece is left."
+        )
+    return everywhere & own
 
 
 def sequential(run: Run, k: int) -> Steps:

@@ -160,7 +160,13 @@ def _lay_out(
         hidden = hidden.masked_fill_(~visible, torch.finfo(wide).min)[:, None]
         seeing = visible.any(dim=-1)
         blind = None if bool(seeing.all()) else ~seeing
-    low, high = _range(back, visible)
+    # Padding may claim any position: it must not widen the range of distances.
+    counted = visible
+    for tokens, rows in ((content, slice(0, length)), (query, slice(length, None))):
+        if tokens is not None and tokens.valid is not None:
+            counted = counted.clone() if counted is visible else counted
+            counted[:, rows] &= tokens.valid[:, :, None]
+    low, high = _range(back, counted)
     if cache.clamp_len > 0:
         low, high = max(low, -cache.clamp_len), min(high, cache.clamp_len)
         low, high = min(low, cache.clamp_len), max(high, -cache.clamp_len)
