@@ -87,7 +87,7 @@ def convert(
 def _check_target(checkpoint: Checkpoint, target: Path, overwrite: bool) -> None:
     if target.exists() and not target.is_dir():
         raise CheckpointError(f"{target} is a file; give a folder to write to.")
-    if target.is_dir() and target.resolve() == checkpoint.path.resolve():
+    if target.resolve() == checkpoint.path.resolve():
         raise CheckpointError(f"{target} is the source itself; give another folder to write to.")
     if (target / "config.json").exists() and not overwrite:
         raise CheckpointError(f"{target} holds a model already; give another folder, or allow it with overwrite.")

@@ -45,6 +45,8 @@ def resolve(
         CheckpointError: nothing is there by that path or name, or it is not in the cache and one is offline.
         MachineError: the hub cannot be reached.
     """
+    if not str(path_or_name).strip():
+        raise CheckpointError("The name of the model is empty; give a folder, or a hub name such as 'owner/model'.")
     path = Path(path_or_name).expanduser()
     if path.exists() or path.with_name(path.name + ".index").is_file():
         return path
@@ -71,9 +73,10 @@ def _fetch(name: str, patterns: tuple[str, ...], where: dict[str, Any]) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(patterns), **where))
     except (hub_errors.LocalEntryNotFoundError, hub_errors.OfflineModeIsEnabled) as error:
+        at = f" at revision {where['revision']!r}" if where["revision"] else ""
         raise CheckpointError(
-            f"{name!r} is neither a path here nor in the hub's cache, and the hub is not reachable or was not asked "
-            "(offline). Go online once, or give the path of a folder."
+            f"{name!r} is neither a path here nor in the hub's cache{at}, and the hub is not reachable or was not "
+            "asked (offline). Go online once, or give the path of a folder."
         ) from error
     except hub_errors.RevisionNotFoundError as error:
         raise CheckpointError(f"{name!r} has no revision {where['revision']!r} on the hub.") from error

@@ -12,7 +12,7 @@ from xlnet.checkpoints.arrays import Entry, LazyTensors
 from xlnet.checkpoints.failures import reading
 from xlnet.errors import CheckpointError
 
-_WINDOW = 1 << 26
+_WINDOW = 1 << 24
 _FORBIDDEN = ("Unsupported", "GLOBAL", "REDUCE", "weights_only")
 
 

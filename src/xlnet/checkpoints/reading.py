@@ -10,7 +10,7 @@ from xlnet.checkpoints import hugging_face, native, tensorflow
 from xlnet.checkpoints.arrays import LazyTensors
 from xlnet.checkpoints.files import read_json
 from xlnet.checkpoints.hub import TOKENIZER_FILES, resolve
-from xlnet.checkpoints.names import Head
+from xlnet.checkpoints.names import ENCODER_PREFIX, Head
 from xlnet.checkpoints.native import CONFIG
 from xlnet.checkpoints.safetensors_files import INDEX, WEIGHTS
 from xlnet.checkpoints.settings import from_hugging_face
@@ -32,6 +32,8 @@ class Checkpoint:
         tensors: arrays by our names, the encoder's with the prefix ``encoder.``; read when looked up.
         ignored: what is stored but has no place in the model, such as optimizer state.
         notes: what the source's configuration says and our model does otherwise.
+        head_is_stated: whether the source says which model it is; False where ``head`` is inferred from names that
+            several heads share.
         tokenizer_files: files beside the weights that make up a tokenizer.
     """
 
@@ -43,6 +45,18 @@ class Checkpoint:
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tokenizer_files: tuple[Path, ...] = ()
+    head_is_stated: bool = True
+
+    def for_head(self, head: Head) -> LazyTensors:
+        """The arrays that a model with ``head`` may take.
+
+        A classifier of tokens and one of texts have equal names and shapes and mean different things. So another
+        head's arrays are set aside, unless the source does not say whose they are.
+        """
+        if head == self.head or not self.head_is_stated:
+            return self.tensors
+        names = [name for name in self.tensors if name.startswith(ENCODER_PREFIX)]
+        return LazyTensors({name: self.tensors.entry(name) for name in names})
 
     @property
     def has_language_model(self) -> bool:
@@ -102,12 +116,16 @@ def _read_torch(folder: Path, config: XLNetConfig | None, release_gelu: bool) ->
         settings = native.read_settings(values, source)
         tensors = native.read_tensors(folder)
         head = settings.head or native.guess_head(tensors)
-        return Checkpoint(folder, "native", config or settings.config, head, tensors)
+        stated = settings.head is not None
+        return Checkpoint(folder, "native", config or settings.config, head, tensors, head_is_stated=stated)
     settings = from_hugging_face(values, source, release_gelu)
     if config is not None:
         settings = replace(settings, config=config)
     tensors, head, ignored = hugging_face.read_tensors(folder, settings)
-    return Checkpoint(folder, "hf", settings.config, head, tensors, tuple(ignored), settings.notes)
+    stated = settings.head is not None
+    return Checkpoint(
+        folder, "hf", settings.config, head, tensors, tuple(ignored), settings.notes, head_is_stated=stated
+    )
 
 
 def _read_tensorflow(path: Path, config: XLNetConfig | None) -> Checkpoint:

@@ -48,13 +48,17 @@ def _changed(source: Entry, pair: Pair, n_layer: int) -> Entry:
             raise CheckpointError(f"shape {list(shape)} should begin with the number of layers, {n_layer}.")
         shape = shape[1:]
 
-    def read() -> Tensor:
-        tensor = source.read()
-        if pair.layer is not None:
-            tensor = tensor[pair.layer].clone()  # a view would keep all layers in memory
-        return to_ours(tensor, pair.layout).contiguous()
+    ours = our_shape(shape, pair.layout)
 
-    return Entry(our_shape(shape, pair.layout), source.dtype, read, source.origin)
+    def read() -> Tensor:
+        if pair.layer is None and pair.layout == "same":
+            return source.read()
+        # Allocated first: what is read lies above it and can be returned to the system, so no holes are left.
+        result = torch.empty(ours, dtype=source.dtype)
+        tensor = source.read()
+        return result.copy_(to_ours(tensor if pair.layer is None else tensor[pair.layer], pair.layout))
+
+    return Entry(ours, source.dtype, read, source.origin)
 
 
 def into_theirs(ours: LazyTensors, pairs: Iterable[Pair], n_head: int) -> LazyTensors:

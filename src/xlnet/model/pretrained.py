@@ -88,7 +88,7 @@ class PretrainedModel(nn.Module):
         shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
         try:
             found = match(
-                shapes, checkpoint.tensors, str(path_or_name), may_be_new(cls.head, new_head)
+                shapes, checkpoint.for_head(cls.head), str(path_or_name), may_be_new(cls.head, new_head)
             )
         except CheckpointError as error:
             if new_head or cls.head in ("encoder", checkpoint.head):
