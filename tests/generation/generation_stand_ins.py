@@ -12,7 +12,10 @@ from xlnet.configuration import XLNetConfig
 from xlnet.model import XLNetLMHeadModel
 
 SYMBOLS = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
-WORDS = "the cat dog sat ran on in mat house red big a un believ able ly ing s ed . , ! ( ) I you we see saw it".split()
+WORDS = [
+    "the", "cat", "dog", "sat", "ran", "on", "in", "mat", "house", "red", "big", "a", "un", "believ", "able",
+    "ly", "ing", "s", "ed", ".", ",", "!", "(", ")", "I", "you", "we", "see", "saw", "it",
+]  # fmt: skip
 PIECES = [*SYMBOLS, *(f"▁{word}" for word in WORDS), *WORDS, "▁"]
 
 

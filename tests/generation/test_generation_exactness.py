@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ ORDER = (3, 1, 4, 2, 5)
 METHODS = [("speculative", 2), ("speculative", 3), ("one_pass", 1), ("one_pass", 2), ("one_pass", 3)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def law(
     method: str, k: int, targets: int, vocab_size: int, sampling: SamplingConfig = PLAIN, mask: tuple[bool, ...] = ()
 ) -> tuple[dict[tuple, float], int, float]:

@@ -45,7 +45,8 @@ def test_blanks_are_found_and_the_text_around_keeps_its_spacing() -> None:
 
 
 @pytest.mark.parametrize("text,words", [
-    ("the cat", "holds no blank"), ("a <mask:0> b", "<mask:0>"), ("a <mask:x> b", "<mask:x>"), ("<mask:-1>", "<mask:-1>"),
+    ("the cat", "holds no blank"), ("a <mask:0> b", "<mask:0>"), ("a <mask:x> b", "<mask:x>"),
+    ("<mask:-1>", "<mask:-1>"),
 ])  # fmt: skip
 def test_malformed_blanks_are_refused(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
@@ -129,7 +130,7 @@ def test_constraints_belong_to_their_blank() -> None:
         assert filled.blanks[0].ids[0] in (cat, dog)
         assert all(one.ids[0] in (cat, dog) for one in filled.blanks[0].alternatives)
         assert filled.blanks[1].ids[0] >= len(PIECES) - 3
-    with pytest.raises(InputError, match="names? blank 2; the text has blanks 0 to 0"):
+    with pytest.raises(InputError, match="name blank 2; the text has blanks 0 to 0"):
         fill(model, TOKENIZER, "the <mask>", constraints={2: BlankConstraint()})
     with pytest.raises(ConfigurationError, match="every allowed id is banned"):
         fill(model, TOKENIZER, "the <mask>", constraints={0: BlankConstraint(allowed=(cat,), banned=(cat,))})

@@ -95,7 +95,7 @@ def test_nothing_is_put_before_a_prompt() -> None:
 def test_special_ids_are_never_chosen_and_stop_ids_end_the_text() -> None:
     model = small_model()
     with torch.no_grad():
-        model.lm_bias[:8] += 4.0
+        model.lm_bias[:8] += 8.0
     made = generate(model, TOKENIZER, prompts(12), config=GenerationConfig(max_new_tokens=30))
     for one in made:
         assert not set(one.ids) & set(range(8))
@@ -151,6 +151,32 @@ def test_continuations_keep_their_space() -> None:
     assert made.full_text == "the cats"
 
 
+@pytest.mark.parametrize("context", ["bidirectional", "left_to_right"])
+def test_a_wide_window_changes_nothing(context: str) -> None:
+    model, texts = small_model(), prompts(6, seed=8)
+    made = [
+        generate(
+            model, TOKENIZER, texts, sampling=GREEDY,
+            config=GenerationConfig(max_new_tokens=6, stop_ids=(), context=context, window=window),
+        )
+        for window in (None, 50)
+    ]  # fmt: skip
+    assert [one.ids for one in made[0]] == [one.ids for one in made[1]]
+
+
+def test_a_long_prompt_is_read_in_segments() -> None:
+    """One layer, strictly causal: the last W tokens are all that a token can see, so they alone give the same text."""
+    model = small_model(n_layer=1)
+    text = " ".join(random.Random(1).choices(WORDS, k=100))
+    last = " ".join(text.split()[-12:])
+    config = GenerationConfig(max_new_tokens=9, stop_ids=(), window=8, context="left_to_right")
+    whole, part = generate(model, TOKENIZER, [text, last], config=config, sampling=GREEDY)
+    assert whole.ids == part.ids
+    both_ways = GenerationConfig(max_new_tokens=9, stop_ids=(), window=8)
+    (again,) = generate(model, TOKENIZER, [text], config=both_ways, sampling=GREEDY)
+    assert len(again.ids) == 9
+
+
 def test_a_window_bounds_the_cache_for_any_length() -> None:
     model = small_model()
     config = GenerationConfig(max_new_tokens=150, window=8, stop_ids=())
@@ -181,15 +207,17 @@ def test_beams_are_better_than_greedy_and_exact_when_wide() -> None:
 
 
 class FivePieces(WordPieces):
+    """Ids 0 to 4, all of them text."""
+
     vocab_size = 5
     special_ids = ()
 
-    def encode(self, text: str, *, special_tokens: bool = True):  # noqa: ANN201
+    def encode(self, text: str, *, special_tokens: bool = True):
         out = super().encode("a", special_tokens=False)
         out.input_ids[:] = [1]
         return out
 
-    def decode(self, ids):  # noqa: ANN001, ANN201
+    def decode(self, ids):
         return "x".join(str(i) for i in ids)
 
 

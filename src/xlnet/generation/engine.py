@@ -70,14 +70,14 @@ class CachedConditionals:
         model: a language model in evaluation mode.
         samples: how many sequences run side by side.
         memory: hidden states of earlier text of each sample, or None.
-        window: how many cached columns a call may look back over; None is all.
+        window: how many positions a token may look back over; None is all. Older ones leave the cache.
     """
 
     def __init__(
         self, model: XLNetLMHeadModel, samples: int, memory: Memory | None = None, window: int | None = None
     ) -> None:
         self._model = model
-        self._cache = KeyValueCache(model.encoder, samples, window=window)
+        self._cache = KeyValueCache(model.encoder, samples, window=window, reach=window)
         if memory is not None:
             self._cache.remember(memory)
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.generation.beam import BeamConfig, beam_search
-from xlnet.generation.engine import conditionals, evaluating
+from xlnet.generation.engine import Conditionals, Rows, conditionals, evaluating
 from xlnet.generation.methods import Run, check_method, drive
-from xlnet.generation.plan import FillPlan
+from xlnet.generation.plan import CONTEXT_ORDER, FillPlan
 from xlnet.generation.protocols import Tokenizer
 from xlnet.generation.sampling import RandomStream, SamplingConfig, permitted
 from xlnet.generation.stopping import Continuation
@@ -36,7 +36,8 @@ class GenerationConfig:
         context: how prompt tokens see each other. ``bidirectional`` (default): as in pretraining, where tokens that are
             not predicted all see each other and targets come after; ``left_to_right``: strictly causal, so that text
             and its continuation have one joint probability whatever the border.
-        window: cached positions that a token may look back over; None is all. Bounds memory and cost per token.
+        window: cached positions that a token may look back over; None is all. Bounds memory and cost per token for any
+            length: prompts then run one by one, and what of a prompt does not fit is read in segments before.
         batch_size: prompts side by side.
         cached: False encodes everything again for each token: slow, the same text.
     """
@@ -132,9 +133,10 @@ def generate(
     mask = permitted(sampling, model.config.vocab_size, banned)
     encoded = [list(tokenizer.encode(text, special_tokens=False).input_ids) if text else [] for text in prompts]
     results: list[Generation] = []
+    side_by_side = config.batch_size if config.window is None else 1
     with evaluating(model):
-        for start in range(0, len(prompts), config.batch_size):
-            chosen = range(start, min(start + config.batch_size, len(prompts)))
+        for start in range(0, len(prompts), side_by_side):
+            chosen = range(start, min(start + side_by_side, len(prompts)))
             texts = [Continuation(tokenizer, prompts[i], encoded[i], config.stop, stop_ids, i, stream) for i in chosen]
             if config.num_beams > 1:
                 results.extend(_by_beams(model, text, config, mask) for text in texts)
@@ -146,7 +148,27 @@ def generate(
 def _plan(text: Continuation, config: GenerationConfig) -> FillPlan:
     length = len(text.prompt_ids)
     places = tuple(range(length, length + config.max_new_tokens))
-    return FillPlan(tuple(text.prompt_ids), places, context=config.context)
+    read = range(_read_before(text, config))
+    return FillPlan(tuple(text.prompt_ids), places, frozenset(read), context=config.context)
+
+
+def _read_before(text: Continuation, config: GenerationConfig) -> int:
+    """How many tokens of a prompt do not fit the window and are read before."""
+    return 0 if config.window is None else max(0, len(text.prompt_ids) - config.window)
+
+
+def _read(engine: Conditionals, text: Continuation, config: GenerationConfig) -> None:
+    """Read the front of a long prompt into the cache, a window at a time, as segments with memory are read."""
+    count, window = _read_before(text, config), config.window or 1
+    segments = math.ceil(count / window)
+    for number in range(segments):
+        part = range(number * window, min(count, (number + 1) * window))
+        if config.context == "left_to_right":
+            orders = [CONTEXT_ORDER + 1 + place - len(text.prompt_ids) for place in part]
+        else:
+            orders = [CONTEXT_ORDER - segments + number] * len(part)
+        content = [(place, order, text.prompt_ids[place]) for place, order in zip(part, orders, strict=True)]
+        engine.ask([Rows(content)])
 
 
 def _by_choice(
@@ -162,6 +184,8 @@ def _by_choice(
         for text in texts
     ]
     engine = conditionals(model, len(runs), window=config.window, cached=config.cached)
+    if config.window is not None:
+        _read(engine, texts[0], config)
 
     def show() -> None:
         for text, run in zip(texts, runs, strict=True):
@@ -177,6 +201,8 @@ def _by_choice(
 
 def _by_beams(model: XLNetLMHeadModel, text: Continuation, config: GenerationConfig, mask: Tensor | None) -> Generation:
     engine = conditionals(model, 1, window=config.window, cached=config.cached)
+    if config.window is not None:
+        _read(engine, text, config)
     calls = 0
 
     def count(number: int) -> None:

@@ -98,6 +98,7 @@ class KeyValueCache:
         capacity: columns to allocate at first; doubled when full.
         window: how many columns before the current call may be seen; None for all of them. Old ones are dropped.
         reach: how many positions back a row sees at most (``same_length``); None is no limit.
+        clamp_len: largest distance told apart; None takes the configuration's.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class KeyValueCache:
         capacity: int = 64,
         window: int | None = None,
         reach: int | None = None,
+        clamp_len: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise ConfigurationError(f"batch_size={batch_size} must be at least 1.")
@@ -116,7 +118,8 @@ class KeyValueCache:
         config = encoder.config
         self._encoder = encoder
         self.batch_size, self.length, self.window = batch_size, 0, window
-        self.reach, self.causal, self.clamp_len = reach, config.attn_type == "uni", config.clamp_len
+        self.reach, self.causal = reach, config.attn_type == "uni"
+        self.clamp_len = config.clamp_len if clamp_len is None else clamp_len
         if reach is None and self.causal and config.same_length:
             self.reach = 0 if window is None else window
         self.has_segments = False
