@@ -139,7 +139,8 @@ class TextTask(Task):
         pairs = encode_texts(tokenizer, [example.pair or "" for example in examples])
         rows = []
         for place, example in enumerate(examples):
-            second = None if example.pair is None else pairs[place]
+            # As released: a second text without a single piece counts as none.
+            second = pairs[place] if len(pairs[place]) else None
             fitted = fit_sequences(texts[place], second, self.max_length, self.long_text, self.stride)
             rows += [Row(place, (sequence,), example.label) for sequence in fitted]
         return rows

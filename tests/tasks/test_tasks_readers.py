@@ -1,0 +1,165 @@
+"""RACE, IMDB, the CSV sets, CoNLL, TREC and SMART: official files in, examples out; each malformed row is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xlnet.errors import InputError
+from xlnet.tasks.datasets.collections import (
+    read_cranfield_judgments,
+    read_qrels,
+    read_smart,
+    read_smart_documents,
+    read_smart_queries,
+    read_trec_documents,
+    read_trec_queries,
+)
+from xlnet.tasks.datasets.conll import read_conll
+from xlnet.tasks.datasets.ranking import read_collection, read_ranking
+from xlnet.tasks.datasets.registry import BENCHMARKS
+from xlnet.tasks.datasets.tables import read_csv, read_jsonl, read_records, read_tsv
+
+HERE = Path(__file__).resolve().parents[1] / "golden" / "tasks"
+RECORDED = json.loads((HERE / "glue_examples.json").read_text())
+RACE = json.loads((HERE / "race_features.json").read_text())
+
+
+def test_race_is_what_the_release_read() -> None:
+    found = BENCHMARKS["race"].read(HERE / "race", "train")
+    for example, wanted in zip(found, RACE["examples"], strict=True):
+        assert example.context == wanted["context"]
+        assert list(example.choices) == wanted["qa_list"]
+        assert (example.label, example.group) == ((wanted["label"],), wanted["level"])
+    assert len(BENCHMARKS["race-high"].read(HERE / "race", "train")) == 1
+
+
+def test_a_damaged_race_file_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "train" / "middle"
+    folder.mkdir(parents=True)
+    (folder / "7.txt").write_text('{"article": "a", "questions": ["q"], "options": [["x", "y"]], "answers": ["C"]}')
+    with pytest.raises(InputError, match=r"7\.txt, question 1: answer 'C' must be a letter from A to B"):
+        BENCHMARKS["race"].read(tmp_path, "train")
+    (folder / "7.txt").write_text(
+        '{"article": "a", "questions": ["q", "r"], "options": [["x", "y"]], "answers": ["A"]}'
+    )
+    with pytest.raises(InputError, match=r"7\.txt is no RACE passage"):
+        BENCHMARKS["race"].read(tmp_path, "train")
+
+
+def test_imdb_folder_and_table(tmp_path: Path) -> None:
+    read = BENCHMARKS["imdb"].read
+    # The recorded names of splits: the release's test is what it called dev.
+    for split, name in (("train", "train"), ("test", "dev")):
+        wanted = [(w["text_a"], w["label"]) for w in RECORDED["imdb"][name]]
+        assert [(e.text, e.label) for e in read(HERE / "glue" / "imdb", split)] == wanted
+    with gzip.open(tmp_path / "train.tsv.gz", "wt", encoding="utf-8", newline="") as file:
+        file.write("label\ttext\n0\tA\u0085b<br />c\n1\tGood\n")
+    assert [(e.text, e.label) for e in read(tmp_path, "train")] == [("A\u0085b c", "neg"), ("Good", "pos")]
+
+
+def test_yelp_is_what_the_release_read() -> None:
+    read = BENCHMARKS["yelp5"].read
+    for split, name in (("train", "train"), ("test", "dev")):
+        wanted = [(w["text_a"], w["label"]) for w in RECORDED["yelp5"][name]]
+        assert [(e.text, e.label) for e in read(HERE / "glue" / "yelp5", split)] == wanted
+
+
+@pytest.mark.parametrize(("name", "classes", "titled"), [
+    ("yelp2", 2, False), ("yelp5", 5, False), ("amazon2", 2, True), ("amazon5", 5, True), ("ag", 4, True),
+    ("dbpedia", 14, True),
+])  # fmt: skip
+def test_the_csv_sets_of_zhang_et_al(name: str, classes: int, titled: bool, tmp_path: Path) -> None:
+    title = '"A ""title"", here",' if titled else ""
+    lines = [f'"{1 + i % classes}",{title}"text {i}, with a comma"' for i in range(10)]
+    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
+    examples = BENCHMARKS[name].read(tmp_path, "train")
+    BENCHMARKS[name].task.check(examples, labelled=True)
+    assert len(examples) == 10
+    assert examples[0].text == ('A "title", here ' if titled else "") + "text 0, with a comma"
+
+
+def test_conll(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(
+        "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nBonn NNP B-NP B-LOC\n", newline=""
+    )
+    first, second = read_conll(path)
+    assert (first.words, first.label) == (("EU", "rejects"), ("B-ORG", "O"))
+    assert (second.words, second.where) == (("Bonn",), f"{path}:7")
+    path.write_text("EU NNP B-ORG\nrejects O\n")
+    with pytest.raises(InputError, match=r"train\.txt:2 has 2 columns instead of 3"):
+        read_conll(path)
+
+
+def test_trec_forms(tmp_path: Path) -> None:
+    documents, queries, qrels = tmp_path / "docs.trec", tmp_path / "topics.trec", tmp_path / "qrels.txt"
+    documents.write_text("<DOC>\n<DOCNO> A-1 </DOCNO>\n<TEXT>two\nlines</TEXT>\n</DOC>\n<DOC><DOCNO>B</DOCNO></DOC>\n")
+    assert read_trec_documents(documents) == {"A-1": "two lines", "B": ""}
+    queries.write_text("<top>\n<num> Number: 301\n<title> Topic: crime\n\n<desc> Description:\nlong\n</top>\n")
+    assert read_trec_queries(queries) == {"301": "crime"}
+    qrels.write_text("301 0 A-1 2\n301 0 B -1\n")
+    assert read_qrels(qrels) == {"301": {"A-1": 2.0, "B": -1.0}}
+    (example,) = read_ranking(tmp_path, "all")
+    assert [d.id for d in example.documents][0] == "A-1" or len(example.documents) == 2
+    qrels.write_text("301 0 A-1\n")
+    with pytest.raises(InputError, match=r"qrels\.txt:1 must be 'query 0 document grade'"):
+        read_qrels(qrels)
+    documents.write_text("<DOC><DOCNO>A</DOCNO></DOC><DOC><DOCNO>A</DOCNO></DOC>")
+    with pytest.raises(InputError, match="'A' stands there twice"):
+        read_trec_documents(documents)
+
+
+def test_smart_forms(tmp_path: Path) -> None:
+    path = tmp_path / "cran.all.1400"
+    path.write_text(".I 1\n.T\na title .\n.A\n\n.W\nfirst part .\n.W\nsecond\n.I 2\n.T\nonly title\n.W\n.I 3\n.W\n")
+    assert read_smart_documents(path) == {"1": "first part . second", "2": "only title", "3": ""}
+    assert read_smart(path)[0][1]["T"] == "a title ."
+    path.write_text(".I 004\n.W\nwhat\n.I 017\n.W\nwhy\n")
+    assert read_smart_queries(path) == {"1": "what", "2": "why"}
+    path.write_text("1 184 2\n1 29 -1\n2 12 4\n")
+    assert read_cranfield_judgments(path) == {"1": {"184": 3.0}, "2": {"12": 1.0}}
+    path.write_text("text without entry\n")
+    with pytest.raises(InputError, match=r"cran\.all\.1400:1: text before"):
+        read_smart(path)
+
+
+def test_tables_keep_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("text\nfirst\n\nthird\u2028still\n", encoding="utf-8", newline="")
+    assert [r.values["text"] for r in read_tsv(path)] == ["first", "", "third\u2028still"]
+    path = tmp_path / "a.csv"
+    path.write_text('id,text\n1,"two\nlines, and ""quotes"""\n2,x\n', newline="")
+    assert [(r.where.rsplit(":")[-1], r.values["text"]) for r in read_csv(path)] == [
+        ("2", 'two\nlines, and "quotes"'), ("4", "x"),
+    ]  # fmt: skip
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "x"}\n\n{"text": "y"}', newline="")
+    assert [r.where for r in read_jsonl(path)] == [f"{path}:1", f"{path}:3"]
+    shutil.copy(path, tmp_path / "b.txt")
+    with pytest.raises(InputError, match=r"must end in \.tsv, \.csv or \.jsonl"):
+        read_records(tmp_path / "b.txt")
+
+
+@pytest.mark.data
+def test_cranfield_and_vaswani(shared_data: Path) -> None:
+    cranfield = read_collection(shared_data / "ranking" / "cranfield")
+    assert (len(cranfield.documents), len(cranfield.queries), len(cranfield.judgments)) == (1400, 225, 225)
+    assert [name for name, text in cranfield.documents.items() if not text] == ["471", "995"]
+    vaswani = read_collection(shared_data / "ranking" / "vaswani")
+    assert (len(vaswani.documents), len(vaswani.queries)) == (11429, 93)
+    train, dev = (read_ranking(shared_data / "ranking" / "cranfield", split) for split in ("train", "dev"))
+    assert (len(train), len(dev)) == (180, 45)
+    assert not {e.id for e in train} & {e.id for e in dev}
+
+
+@pytest.mark.data
+def test_real_race_and_imdb(shared_data: Path) -> None:
+    assert len(BENCHMARKS["race"].read(shared_data / "race", "train")) == 800
+    assert len(BENCHMARKS["race"].read(shared_data / "race", "dev")) == 200
+    assert len(BENCHMARKS["chnsenticorp"].read(shared_data / "chnsenticorp", "dev")) == 1139
+    assert len(BENCHMARKS["imdb"].read(shared_data / "imdb", "test")) == 25000
