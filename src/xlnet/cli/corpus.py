@@ -19,6 +19,7 @@ def tokenizer(
     *,
     output: str,
     vocab_size: int | None = None,
+    max_vocab_size: int = 32000,
     format: TextFormat = "auto",
     field: str = "text",
     lower: bool = False,
@@ -29,7 +30,8 @@ def tokenizer(
     Args:
         inputs: text files, globs or folders, plain or gzip; - for standard input
         output: folder to write spiece.model and tokenizer_config.json to
-        vocab_size: number of pieces; by default 32000, or fewer where the text supports no more
+        vocab_size: number of pieces; an error where the text does not support so many
+        max_vocab_size: most pieces where no size is asked for; fewer where the text supports no more
         format: what a line is; auto decides by name and content
         field: JSON key or Parquet column that holds the text
         lower: lower-case the text (an uncased model)
@@ -37,7 +39,9 @@ def tokenizer(
     """
     began = time.monotonic()
     texts = read_texts(inputs, format, field)
-    trained = train_tokenizer(texts, vocab_size=vocab_size, lower=lower, keep_accents=keep_accents)
+    trained = train_tokenizer(
+        texts, vocab_size, max_vocab_size=max_vocab_size, lower=lower, keep_accents=keep_accents, progress=say
+    )
     trained.save_pretrained(output)
     say(f"{trained.vocab_size:,} pieces in {time.monotonic() - began:.1f} s, saved in {output}")
 
@@ -66,8 +70,6 @@ def run_prepare(
 
 def report(manifest: CorpusManifest, output: Path) -> None:
     """Say what a corpus holds."""
-    for note in manifest.notes:
-        say(note)
     for name, split in manifest.splits.items():
         say(f"{name}: {split.token_count:,} tokens, {split.document_count:,} documents")
     say(f"corpus in {output}")

@@ -42,7 +42,7 @@ class CommandParser(ArgumentParser):
 def build_parser(name: str, function: Callable[..., Any]) -> CommandParser:
     """The parser of one command."""
     description = inspect.cleandoc(function.__doc__ or "").split("\n\nArgs:")[0]
-    parser = CommandParser(prog=f"xlnet {name}", description=description, default_env=False)
+    parser = CommandParser(prog=f"xlnet {name}", usage=_usage(name, function), description=description)
     parser.add_argument("--config", action="config", help="settings from a YAML file, or from a recipe by its name")
     documented = _argument_help(function)
     special: set[str | int] = set()
@@ -57,7 +57,7 @@ def build_parser(name: str, function: Callable[..., Any]) -> CommandParser:
             elif not required:
                 many = {"nargs": "?"}
             kind = str if many.get("nargs") in ("+", "*") else parameter.annotation
-            parser.add_argument(key, type=kind, help=text, default=None if required else parameter.default, **many)
+            parser.add_argument(key, type=kind, help=text, **many)
         elif parameter.annotation is bool:
             special.add(key)
             parser.add_argument(f"--{key}", action=ActionYesNo, help=text, default=parameter.default)
@@ -66,6 +66,19 @@ def build_parser(name: str, function: Callable[..., Any]) -> CommandParser:
             parser.add_class_arguments(parameter.annotation, fail_untyped=True)
     parser.add_function_arguments(function, skip=special, fail_untyped=True)
     return parser
+
+
+def _usage(name: str, function: Callable[..., Any]) -> str:
+    """One line that shows what must be given."""
+    words = [f"xlnet {name}"]
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        required = parameter.default is inspect.Parameter.empty
+        many = " ..." if parameter.annotation == list[str] else ""
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            words.append(f"{parameter.name.upper()}{many}" if required else f"[{parameter.name.upper()}{many}]")
+        elif required and parameter.name != SETTINGS:
+            words.append(f"--{parameter.name} {parameter.name.upper()}")
+    return " ".join([*words, "[options]"])
 
 
 def run(name: str, function: Callable[..., Any], arguments: Sequence[str], default_config: str = "") -> Any:
@@ -80,11 +93,11 @@ def run(name: str, function: Callable[..., Any], arguments: Sequence[str], defau
     parser = build_parser(name, function)
     parsed = parser.parse_args(_with_recipes(list(arguments), default_config))
     values = vars(parser.instantiate_classes(parsed))
-    positional = [
-        values.pop(p.name)
-        for p in inspect.signature(function).parameters.values()
-        if p.kind is not inspect.Parameter.KEYWORD_ONLY
-    ]
+    positional = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            value = values.pop(parameter.name)
+            positional.append(parameter.default if value is None else value)
     accepted = inspect.signature(function, eval_str=True).parameters
     if SETTINGS in accepted:
         flattened = accepted[SETTINGS].annotation

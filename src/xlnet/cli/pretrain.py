@@ -18,7 +18,7 @@ from xlnet.pretraining.fixed_batches import FixedBatches, evaluation_batches
 from xlnet.pretraining.prepare import PrepareConfig
 from xlnet.pretraining.pretrain import PretrainResult, check_settings
 from xlnet.pretraining.pretrain import pretrain as pretrain_model
-from xlnet.pretraining.readers import TextFormat, read_texts
+from xlnet.pretraining.readers import read_texts
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.pretraining.vocabulary import resize_vocabulary
@@ -53,6 +53,7 @@ def pretrain(
     output: str,
     tokenizer: str | None = None,
     vocab_size: int | None = None,
+    max_vocab_size: int = 32000,
     init: str | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -72,7 +73,8 @@ def pretrain(
         inputs: text files, globs or folders, plain or gzip; or one corpus folder made by `xlnet prepare`
         output: folder of the run
         tokenizer: folder or spiece.model to use; by default one is trained on the text
-        vocab_size: pieces of a tokenizer trained here; by default what the recipe says or the text supports
+        vocab_size: pieces of a tokenizer trained here; an error where the text does not support so many
+        max_vocab_size: most pieces of a tokenizer trained here where no size is asked for
         init: continue from these weights (own, official TensorFlow, Hugging Face folder or hub name)
         resume: go on with the run in the output folder; give the same other options
         device: auto, cpu, cuda, cuda:N or mps
@@ -85,7 +87,7 @@ def pretrain(
     """
     places = Places(Path(output))
     refuse_other_run(places.output, resume)
-    chosen, corpus_folder = text_to_corpus(inputs, places, tokenizer, vocab_size, init, prepare)
+    chosen, corpus_folder = text_to_corpus(inputs, places, (tokenizer, init), (vocab_size, max_vocab_size), prepare)
     config = fitting_model_config(model, stream, chosen)
     stream = replace(stream, micro_batches=max(stream.micro_batches, fit.accumulation))
     world = World.from_environment()
@@ -113,12 +115,21 @@ def refuse_other_run(output: Path, resume: bool) -> None:
 def text_to_corpus(
     inputs: Sequence[str],
     places: Places,
-    tokenizer: str | None,
-    vocab_size: int | None,
-    init: str | None,
+    sources: tuple[str | None, str | None],
+    sizes: tuple[int | None, int],
     config: PrepareConfig,
 ) -> tuple[XLNetTokenizer, Path]:
-    """The tokenizer and the corpus folder to train on; made here unless they are given."""
+    """The tokenizer and the corpus folder to train on; made here unless they are given.
+
+    Args:
+        inputs: text, or one corpus folder.
+        places: where to put what is made.
+        sources: a given tokenizer, and given weights that bring one.
+        sizes: number of pieces asked for, and the most where none is asked for.
+        config: how text becomes tokens.
+    """
+    tokenizer, init = sources
+    vocab_size = sizes[0]
     ready = len(inputs) == 1 and (Path(inputs[0]) / MANIFEST).is_file()
     if ready and tokenizer is None and init is None:
         raise ConfigurationError(
@@ -133,7 +144,7 @@ def text_to_corpus(
             )
         chosen = XLNetTokenizer.from_pretrained(source)
     else:
-        chosen = trained_tokenizer(inputs, places.tokenizer, vocab_size, config)
+        chosen = trained_tokenizer(inputs, places.tokenizer, sizes, config)
     if ready:
         return chosen, Path(inputs[0])
     report(run_prepare(inputs, chosen, places.corpus, config), places.corpus)
@@ -141,24 +152,18 @@ def text_to_corpus(
 
 
 def trained_tokenizer(
-    inputs: Sequence[str], folder: Path, vocab_size: int | None, config: PrepareConfig
+    inputs: Sequence[str], folder: Path, sizes: tuple[int | None, int], config: PrepareConfig
 ) -> XLNetTokenizer:
     """Train a tokenizer, or take the one an interrupted start of the same command left."""
-    record = {"inputs": list(inputs), "vocab_size": vocab_size, "format": config.format, "field": config.field}
+    record = {"inputs": list(inputs), "sizes": list(sizes), "format": config.format, "field": config.field}
     path = folder / TRAINING_RECORD
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) == record:
         return XLNetTokenizer.from_pretrained(folder)
-    say("training a tokenizer")
-    texts = read_texts(list(inputs), _text_format(config), config.field)
-    trained = train_tokenizer(texts, vocab_size=vocab_size)
+    texts = read_texts(list(inputs), config.format, config.field)
+    trained = train_tokenizer(texts, sizes[0], max_vocab_size=sizes[1], progress=say)
     trained.save_pretrained(folder)
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    say(f"tokenizer: {trained.vocab_size:,} pieces")
     return trained
-
-
-def _text_format(config: PrepareConfig) -> TextFormat:
-    return config.format
 
 
 def fitting_model_config(model: XLNetConfig, stream: StreamConfig, tokenizer: XLNetTokenizer) -> XLNetConfig:

@@ -37,6 +37,7 @@ def train_tokenizer(
     source: str | Path | Iterable[str | Path],
     vocab_size: int | None = None,
     *,
+    max_vocab_size: int = DEFAULT_VOCAB_SIZE,
     lower: bool = False,
     keep_accents: bool = False,
     character_coverage: float = 0.99995,
@@ -49,7 +50,9 @@ def train_tokenizer(
 
     Args:
         source: a file (plain or gzip, UTF-8), or a stream in which a ``Path`` is a file and a string is text.
-        vocab_size: number of pieces, symbols included. None takes 32,000, or as many as the text supports.
+        vocab_size: number of pieces, symbols included. None takes ``max_vocab_size``, or as many as the text
+            supports.
+        max_vocab_size: most pieces to take where no size is asked for.
         lower: for an uncased model.
         keep_accents: keep accents, which carry meaning in most languages but English.
         character_coverage: share of the characters in the text that get a piece of their own; the rest is unknown.
@@ -80,7 +83,7 @@ def train_tokenizer(
             sentence_iterator=iter(units),
             model_writer=model,
             model_type="unigram",
-            vocab_size=vocab_size or DEFAULT_VOCAB_SIZE,
+            vocab_size=vocab_size or max_vocab_size,
             hard_vocab_limit=vocab_size is not None,
             character_coverage=character_coverage,
             normalization_rule_name="nmt_nfkc",
