@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig
 

@@ -12,9 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from xlnet.pretraining.prepare import PrepareConfig, prepare
-from xlnet.pretraining.sentences import SentenceSplitter
-from xlnet.pretraining.sources import find_sources, read_lines
+from xlnet.pretraining.corpus.prepare import PrepareConfig, prepare
+from xlnet.pretraining.corpus.sentences import SentenceSplitter
+from xlnet.pretraining.corpus.sources import find_sources, read_lines
 from xlnet.text import XLNetTokenizer
 
 

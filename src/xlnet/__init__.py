@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         XLNetLMHeadModel,
         XLNetModel,
     )
-    from xlnet.pretraining.corpus import TokenCorpus
-    from xlnet.pretraining.prepare import prepare
+    from xlnet.pretraining.corpus.prepare import prepare
+    from xlnet.pretraining.corpus.token_corpus import TokenCorpus
     from xlnet.pretraining.pretrain import pretrain
     from xlnet.pretraining.stream import PermutationStream
     from xlnet.pretraining.stream_config import StreamConfig
@@ -47,8 +47,8 @@ _HOMES = {
         "XLNetLMHeadModel",
         "XLNetModel",
     ),
-    "xlnet.pretraining.corpus": ("TokenCorpus",),
-    "xlnet.pretraining.prepare": ("prepare",),
+    "xlnet.pretraining.corpus.token_corpus": ("TokenCorpus",),
+    "xlnet.pretraining.corpus.prepare": ("prepare",),
     "xlnet.pretraining.pretrain": ("pretrain",),
     "xlnet.pretraining.stream": ("PermutationStream",),
     "xlnet.pretraining.stream_config": ("StreamConfig",),

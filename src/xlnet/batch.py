@@ -21,7 +21,7 @@ class PretrainingBatch:
 
     Attributes:
         input_ids: ``[B, L]`` int64, the true tokens; nothing is masked out, visibility follows from ``order``.
-        token_type_ids: ``[B, L]`` int64, segment ids: 0 up to and with the first ``<sep>``, 1 to the second, 2 ``<cls>``.
+        token_type_ids: ``[B, L]`` int64: 0 up to and with the first ``<sep>``, 1 to the second, 2 for ``<cls>``.
         order: ``[B, L]`` int64, place of each token in the factorization order; context tokens share the lowest.
         target_positions: ``[B, P]`` int64, where to predict; -1 is an unused place.
         labels: ``[B, P]`` int64, the tokens at those places; -100 where unused.

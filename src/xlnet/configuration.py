@@ -1,6 +1,6 @@
 """The shape of a model: one frozen value that travels with every checkpoint as ``config.json``.
 
-Keys keep the spelling of the release's ``xlnet_config.json`` where it has one (``n_layer``, ``d_model``, ``untie_r`` ...),
+Keys keep the spelling of the release's ``xlnet_config.json`` where it has one (``n_layer``, ``d_model``, ``untie_r``),
 because that file is a public format; ``vocab_size`` is the release's ``n_token``.
 """
 

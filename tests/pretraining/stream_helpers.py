@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from xlnet.batch import PretrainingBatch
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig
 

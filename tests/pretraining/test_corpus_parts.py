@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from word_tokenizer import OutOfRange, WordTokenizer
 
 from xlnet.errors import ConfigurationError, InputError
-from xlnet.pretraining.corpus import TokenCorpus
-from xlnet.pretraining.deduplicate import DuplicateCounts, HashSet, drop_duplicates
-from xlnet.pretraining.holdout import choose_held_out
-from xlnet.pretraining.manifest import MANIFEST_NAME, CorpusManifest
-from xlnet.pretraining.pieces import EncodedPiece, Piece, PieceEncoder, PieceStore, cut_pieces
-from xlnet.pretraining.sentences import SentenceSplitter
-from xlnet.pretraining.shards import write_splits
+from xlnet.pretraining.corpus.deduplicate import DuplicateCounts, HashSet, drop_duplicates
+from xlnet.pretraining.corpus.holdout import choose_held_out
+from xlnet.pretraining.corpus.manifest import MANIFEST_NAME, CorpusManifest
+from xlnet.pretraining.corpus.pieces import EncodedPiece, Piece, PieceEncoder, PieceStore, cut_pieces
+from xlnet.pretraining.corpus.sentences import SentenceSplitter
+from xlnet.pretraining.corpus.shards import write_splits
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 
 WORDS = WordTokenizer()
 

@@ -20,11 +20,11 @@ import pytest
 from word_tokenizer import Killer, OutOfRange, Slow, WithoutEod, WordTokenizer
 
 from xlnet.errors import ConfigurationError, InputError, Interrupted, MachineError
-from xlnet.pretraining import prepare as prepare_module
-from xlnet.pretraining import storage, workers
-from xlnet.pretraining.corpus import TokenCorpus
-from xlnet.pretraining.manifest import CorpusManifest
-from xlnet.pretraining.prepare import PrepareConfig, PrepareProgress, prepare
+from xlnet.pretraining.corpus import prepare as prepare_module
+from xlnet.pretraining.corpus import storage, workers
+from xlnet.pretraining.corpus.manifest import CorpusManifest
+from xlnet.pretraining.corpus.prepare import PrepareConfig, PrepareProgress, prepare
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 
 WORDS = WordTokenizer()
 SMALL = PrepareConfig(format="paragraphs", piece_bytes=400, shard_tokens=512, valid_fraction=0.1, workers=1)
@@ -152,8 +152,8 @@ def test_sources_may_be_cut_anywhere(text, tmp_path):
 RUN = """
 import sys
 from word_tokenizer import Slow
-from xlnet.pretraining import workers
-from xlnet.pretraining.prepare import PrepareConfig, prepare
+from xlnet.pretraining.corpus import workers
+from xlnet.pretraining.corpus.prepare import PrepareConfig, prepare
 if __name__ == "__main__":
     workers._PIECES_BEFORE_HELPERS = 1
     sizes = dict(piece_bytes=400, shard_tokens=512, valid_fraction=0.1)
@@ -368,7 +368,7 @@ def test_unfinished_run_of_another_kind_is_refused_but_a_repaired_text_goes_on(t
 
 
 def _with_small_blocks(action):
-    from xlnet.pretraining import sources
+    from xlnet.pretraining.corpus import sources
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "BLOCK_BYTES", 512)

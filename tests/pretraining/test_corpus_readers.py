@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet.errors import ConfigurationError, InputError
-from xlnet.pretraining import sources as sources_module
-from xlnet.pretraining.detect import choose_format, guess_text_format
-from xlnet.pretraining.readers import read_texts, read_units
-from xlnet.pretraining.sources import find_sources, read_lines
+from xlnet.pretraining.corpus import sources as sources_module
+from xlnet.pretraining.corpus.detect import choose_format, guess_text_format
+from xlnet.pretraining.corpus.readers import read_texts, read_units
+from xlnet.pretraining.corpus.sources import find_sources, read_lines
 
 ONE = "The first sentence stands here. The second one follows it."
 TWO = "Another paragraph has its own words. It has two sentences as well."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xlnet.pretraining.corpus import TokenCorpus
-from xlnet.pretraining.prepare import PrepareConfig, prepare
+from xlnet.pretraining.corpus.prepare import PrepareConfig, prepare
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.text import Normalization, XLNetTokenizer
 
 AS_RELEASED = PrepareConfig(format="sentences", valid_fraction=0.0, deduplicate=False, workers=1)

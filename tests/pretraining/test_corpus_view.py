@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet.errors import InputError
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 
 
 def corpus_of(lengths: list[int], documents: list[int]) -> TokenCorpus:

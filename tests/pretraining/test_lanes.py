@@ -20,7 +20,7 @@ from stream_helpers import (
 
 from xlnet.batch import PretrainingBatch
 from xlnet.errors import InputError
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.lanes import LanePlan
 from xlnet.pretraining.stream_config import StreamConfig
 

@@ -25,7 +25,7 @@ from stream_helpers import (
 
 from xlnet.batch import PretrainingBatch
 from xlnet.errors import ConfigurationError, InputError
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.fixed_batches import evaluation_batches
 from xlnet.pretraining.lanes import largest_batch
 from xlnet.pretraining.spans import words_of

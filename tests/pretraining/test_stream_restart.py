@@ -27,7 +27,7 @@ from stream_helpers import (
 )
 
 from xlnet.errors import InputError, MachineError
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.stream_config import StreamConfig
 
 

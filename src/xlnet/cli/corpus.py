@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xlnet.cli.progress import PrepareDisplay, say
-from xlnet.pretraining.manifest import CorpusManifest
-from xlnet.pretraining.prepare import PrepareConfig
-from xlnet.pretraining.prepare import prepare as prepare_corpus
-from xlnet.pretraining.readers import TextFormat, read_texts
+from xlnet.pretraining.corpus.manifest import CorpusManifest
+from xlnet.pretraining.corpus.prepare import PrepareConfig
+from xlnet.pretraining.corpus.prepare import prepare as prepare_corpus
+from xlnet.pretraining.corpus.readers import TextFormat, read_texts
 from xlnet.text import XLNetTokenizer, train_tokenizer
 
 

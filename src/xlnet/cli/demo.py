@@ -25,10 +25,10 @@ from xlnet.errors import MachineError
 from xlnet.generation import GenerationConfig, SamplingConfig, fill, generate, score
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.baselines import BaselineLoss, CountingModel, baseline_loss
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.prepare import PrepareConfig
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.evaluate import held_out_loss
 from xlnet.pretraining.fixed_batches import FixedBatches
-from xlnet.pretraining.prepare import PrepareConfig
 from xlnet.pretraining.pretrain import PretrainResult
 from xlnet.pretraining.pretrain import pretrain as pretrain_model
 from xlnet.pretraining.stream_config import StreamConfig

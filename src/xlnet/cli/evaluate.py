@@ -12,10 +12,10 @@ from xlnet.cli.progress import say
 from xlnet.errors import ConfigurationError
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.baselines import CountingModel, baseline_loss
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.prepare import PrepareConfig
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.evaluate import held_out_loss
 from xlnet.pretraining.fixed_batches import evaluation_batches
-from xlnet.pretraining.prepare import PrepareConfig
 from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.tasks.fine_tuned import is_fine_tuned
 from xlnet.text import XLNetTokenizer

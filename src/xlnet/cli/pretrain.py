@@ -13,12 +13,12 @@ from xlnet.cli.progress import say
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.model import XLNetLMHeadModel
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.prepare import PrepareConfig
+from xlnet.pretraining.corpus.readers import read_texts
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.fixed_batches import FixedBatches, evaluation_batches
-from xlnet.pretraining.prepare import PrepareConfig
 from xlnet.pretraining.pretrain import PretrainResult, check_settings
 from xlnet.pretraining.pretrain import pretrain as pretrain_model
-from xlnet.pretraining.readers import read_texts
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.pretraining.vocabulary import resize_vocabulary

@@ -10,7 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from xlnet.pretraining.prepare import PrepareProgress
+from xlnet.pretraining.corpus.prepare import PrepareProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -48,7 +48,7 @@ class PrepareDisplay:
         self._progress.stop()
 
     def __call__(self, news: PrepareProgress) -> None:
-        """Receive news from :func:`xlnet.pretraining.prepare.prepare`."""
+        """Receive news from :func:`xlnet.pretraining.corpus.prepare.prepare`."""
         for note in news.notes[self._notes :]:
             self._progress.console.print(note, highlight=False) if self._live else say(note)
         self._notes = len(news.notes)

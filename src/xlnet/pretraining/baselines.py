@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlnet.batch import PretrainingBatch
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 
 _CHUNK = 1 << 22
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xlnet.batch import PretrainingBatch
 from xlnet.errors import ConfigurationError
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.lanes import largest_batch
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from xlnet.batch import IGNORED_LABEL, NO_TARGET, PretrainingBatch
 from xlnet.errors import ConfigurationError, InputError
-from xlnet.pretraining.corpus import TokenCorpus
+from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.draws import Draws
 from xlnet.pretraining.lanes import LanePlan
 from xlnet.pretraining.prefetch import Prefetcher

@@ -1,7 +1,7 @@
 """A prepared corpus as the rest of pretraining sees it: token ids, a sentence flag per token, ends of documents.
 
 Everything is memory-mapped, so a corpus larger than memory opens at once, and reading ``[a, b)`` costs ``b - a``.
-``xlnet.pretraining.prepare`` makes such a folder; ``TokenCorpus.from_arrays`` holds a small one in memory.
+``xlnet.pretraining.corpus.prepare`` makes such a folder; ``TokenCorpus.from_arrays`` holds a small one in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xlnet.errors import InputError, did_you_mean
-from xlnet.pretraining.manifest import CorpusManifest, HasVocabulary, ShardFile, SplitManifest
+from xlnet.pretraining.corpus.manifest import CorpusManifest, HasVocabulary, ShardFile, SplitManifest
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]

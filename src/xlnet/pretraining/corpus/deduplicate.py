@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xlnet.pretraining.storage import guard_disk
+from xlnet.pretraining.corpus.storage import guard_disk
 
 _BATCH = 2048
 _FIRST_SLOTS = 1 << 16

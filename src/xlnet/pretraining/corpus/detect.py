@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from xlnet.errors import ConfigurationError
-from xlnet.pretraining.sentences import SentenceSplitter
-from xlnet.pretraining.sources import Source
+from xlnet.pretraining.corpus.sentences import SentenceSplitter
+from xlnet.pretraining.corpus.sources import Source
 
 _BY_SUFFIX = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ENDS = tuple(".!?:;…\"'”’»)]。！？")

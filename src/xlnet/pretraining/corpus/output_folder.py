@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from xlnet.errors import ConfigurationError
-from xlnet.pretraining.manifest import MANIFEST_NAME, PARTIAL_NAME, CorpusManifest, SplitManifest
-from xlnet.pretraining.storage import guard_disk, write_whole
+from xlnet.pretraining.corpus.manifest import MANIFEST_NAME, PARTIAL_NAME, CorpusManifest, SplitManifest
+from xlnet.pretraining.corpus.storage import guard_disk, write_whole
 
 RUN_NAME = "run.json"
 _SHARD_NAME = re.compile(r"(train|valid)(-\d+\.(tokens|sentences)|\.documents)\.bin")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from xlnet.errors import ConfigurationError, MachineError
-from xlnet.pretraining.manifest import ShardFile
+from xlnet.pretraining.corpus.manifest import ShardFile
 
 
 @contextmanager

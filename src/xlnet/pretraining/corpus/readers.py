@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xlnet.errors import InputError, MachineError, did_you_mean
-from xlnet.pretraining.detect import choose_format
-from xlnet.pretraining.sources import Source, find_sources, read_lines
+from xlnet.pretraining.corpus.detect import choose_format
+from xlnet.pretraining.corpus.sources import Source, find_sources, read_lines
 
 TextFormat = Literal["auto", "sentences", "paragraphs", "documents", "wrapped", "jsonl", "parquet"]
 OnRead = Callable[[int], None]

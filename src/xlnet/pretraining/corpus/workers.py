@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from xlnet.errors import ConfigurationError, MachineError, XLNetError
-from xlnet.pretraining.pieces import Piece, PieceCounts, PieceEncoder, PieceStore
+from xlnet.pretraining.corpus.pieces import Piece, PieceCounts, PieceEncoder, PieceStore
 
 _PIECES_BEFORE_HELPERS = 12
 _PIECES_AHEAD = 2  # one that a helper works on, one that waits for it

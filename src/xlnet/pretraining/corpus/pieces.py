@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlnet.errors import InputError
-from xlnet.pretraining.sentences import SentenceSplitter
-from xlnet.pretraining.storage import guard_disk
+from xlnet.pretraining.corpus.sentences import SentenceSplitter
+from xlnet.pretraining.corpus.storage import guard_disk
 
 _MAGIC = b"xlnet-piece-1\n"
 

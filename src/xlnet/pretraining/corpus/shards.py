@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlnet.pretraining.manifest import Shard, SplitManifest
-from xlnet.pretraining.pieces import EncodedPiece
-from xlnet.pretraining.storage import HashedFile
+from xlnet.pretraining.corpus.manifest import Shard, SplitManifest
+from xlnet.pretraining.corpus.pieces import EncodedPiece
+from xlnet.pretraining.corpus.storage import HashedFile
 
 
 class SplitWriter:

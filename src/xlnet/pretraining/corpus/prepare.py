@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from xlnet.errors import ConfigurationError, InputError, Interrupted
-from xlnet.pretraining.deduplicate import DuplicateCounts, HashSet, drop_duplicates
-from xlnet.pretraining.detect import choose_format
-from xlnet.pretraining.holdout import choose_held_out
-from xlnet.pretraining.manifest import MANIFEST_NAME, PARTIAL_NAME, CorpusManifest, SplitManifest, special_ids_of
-from xlnet.pretraining.output_folder import check_finished, check_unfinished, claim, move_into_place
-from xlnet.pretraining.pieces import BulkTokenizer, PieceEncoder, PieceStore, cut_pieces
-from xlnet.pretraining.prepare_config import PrepareConfig
-from xlnet.pretraining.readers import read_units
-from xlnet.pretraining.shards import write_splits
-from xlnet.pretraining.sources import Source, find_sources
-from xlnet.pretraining.storage import FolderLock, guard_disk, write_whole
-from xlnet.pretraining.workers import Encoding, encode_all, refuse_in_helper
+from xlnet.pretraining.corpus.deduplicate import DuplicateCounts, HashSet, drop_duplicates
+from xlnet.pretraining.corpus.detect import choose_format
+from xlnet.pretraining.corpus.holdout import choose_held_out
+from xlnet.pretraining.corpus.manifest import MANIFEST_NAME, PARTIAL_NAME, CorpusManifest, SplitManifest, special_ids_of
+from xlnet.pretraining.corpus.output_folder import check_finished, check_unfinished, claim, move_into_place
+from xlnet.pretraining.corpus.pieces import BulkTokenizer, PieceEncoder, PieceStore, cut_pieces
+from xlnet.pretraining.corpus.prepare_config import PrepareConfig
+from xlnet.pretraining.corpus.readers import read_units
+from xlnet.pretraining.corpus.shards import write_splits
+from xlnet.pretraining.corpus.sources import Source, find_sources
+from xlnet.pretraining.corpus.storage import FolderLock, guard_disk, write_whole
+from xlnet.pretraining.corpus.workers import Encoding, encode_all, refuse_in_helper
 
 __all__ = ["PrepareConfig", "PrepareProgress", "prepare"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from xlnet.errors import ConfigurationError, did_you_mean
-from xlnet.pretraining.readers import TextFormat
-from xlnet.pretraining.sentences import SentenceSplitter
+from xlnet.pretraining.corpus.readers import TextFormat
+from xlnet.pretraining.corpus.sentences import SentenceSplitter
 
 SplitSentences = Literal["auto", "always", "never"]
 
