@@ -41,3 +41,20 @@ def convert(
         f"{done.source_kind} {done.head} -> {to} in {done.target}"
         + (f", with {', '.join(done.copied)}" if done.copied else "")
     )
+
+
+def export(model: str, output: str, *, kind: Literal["encoder", "classifier", "language_model"] | None = None) -> None:
+    """Write an ONNX graph with free batch size and length, for onnxruntime.
+
+    Args:
+        model: folder of a model, or a hub name
+        output: the .onnx file to write
+        kind: which graph; by default the one that belongs to the weights
+    """
+    from xlnet.checkpoints import read_checkpoint
+    from xlnet.export import export_onnx
+    from xlnet.model import model_class
+
+    loaded = model_class("encoder" if kind == "encoder" else read_checkpoint(model).head).from_pretrained(model)
+    graph = export_onnx(loaded, output, kind)
+    say(f"{graph.kind} graph with inputs {', '.join(graph.inputs)} in {graph.path}")

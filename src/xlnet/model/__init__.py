@@ -20,6 +20,24 @@ from xlnet.model.outputs import (
 from xlnet.model.pretrained import PretrainedModel
 from xlnet.model.question_answering import XLNetForQuestionAnswering
 
+_BY_HEAD: dict[str, type[PretrainedModel]] = {
+    found.head: found
+    for found in (
+        XLNetModel,
+        XLNetLMHeadModel,
+        XLNetForSequenceClassification,
+        XLNetForMultipleChoice,
+        XLNetForTokenClassification,
+        XLNetForQuestionAnswering,
+    )
+}
+
+
+def model_class(head: str) -> type[PretrainedModel]:
+    """The class whose weights a checkpoint with this head holds."""
+    return _BY_HEAD[head]
+
+
 __all__ = [
     "ClassificationOutput",
     "EncoderOutput",
@@ -33,4 +51,5 @@ __all__ = [
     "XLNetForTokenClassification",
     "XLNetLMHeadModel",
     "XLNetModel",
+    "model_class",
 ]
