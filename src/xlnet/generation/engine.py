@@ -19,6 +19,7 @@ from xlnet.batch import check_ids
 from xlnet.errors import InputError
 from xlnet.model.cache import KeyValueCache, Tokens
 from xlnet.model.decoding import decode
+from xlnet.model.few_rows import Linear, Products
 from xlnet.model.language_model import XLNetLMHeadModel
 from xlnet.model.memory import Memory
 
@@ -74,10 +75,15 @@ class CachedConditionals:
     """
 
     def __init__(
-        self, model: XLNetLMHeadModel, samples: int, memory: Memory | None = None, window: int | None = None
+        self,
+        model: XLNetLMHeadModel,
+        samples: int,
+        memory: Memory | None = None,
+        window: int | None = None,
+        products: Products = "auto",
     ) -> None:
         self._model = model
-        self._cache = KeyValueCache(model.encoder, samples, window=window, reach=window)
+        self._cache = KeyValueCache(model.encoder, samples, window=window, reach=window, products=products)
         if memory is not None:
             self._cache.remember(memory)
 
@@ -91,7 +97,7 @@ class CachedConditionals:
         content, ids = _content_tokens(rows, model)
         query = _query_tokens(rows, model.device)
         states = decode(model.encoder, cache, ids, content, query).query
-        return _logits(model, states, rows)
+        return _logits(model, states, rows, cache.linear)
 
     def select(self, rows: Sequence[int]) -> None:
         """See :class:`Conditionals`."""
@@ -161,6 +167,7 @@ def conditionals(
     memory: Memory | None = None,
     window: int | None = None,
     cached: bool = True,
+    products: Products = "auto",
 ) -> Conditionals:
     """The engine for a model.
 
@@ -168,21 +175,24 @@ def conditionals(
         InputError: a window without a cache.
     """
     if cached:
-        return CachedConditionals(model, samples, memory, window)
+        return CachedConditionals(model, samples, memory, window, products)
     if window is not None:
         raise InputError(f"window={window} needs the cache: set cached=True, or window=None.")
     return UncachedConditionals(model, samples, memory)
 
 
-def _logits(model: XLNetLMHeadModel, states: Tensor | None, rows: Sequence[Rows]) -> list[Tensor]:
+def _logits(
+    model: XLNetLMHeadModel, states: Tensor | None, rows: Sequence[Rows], linear: Linear = nn.functional.linear
+) -> list[Tensor]:
     """Logits of the real query rows only, split by sample."""
+    weight = model.output_weight
     counts = [len(row.query) for row in rows]
     if states is None:
         return [torch.empty(0, model.config.vocab_size, device=model.device) for _ in rows]
     if len(set(counts)) == 1:
-        return list(model.logits(states))
+        return list(linear(states, weight, model.lm_bias))
     packed = torch.cat([states[i, :count] for i, count in enumerate(counts)])
-    return list(model.logits(packed).split(counts))
+    return list(linear(packed, weight, model.lm_bias).split(counts))
 
 
 def _content_tokens(rows: Sequence[Rows], model: XLNetLMHeadModel) -> tuple[Tokens | None, Tensor | None]:

@@ -16,6 +16,7 @@ from xlnet.generation.plan import CONTEXT_ORDER, FillPlan
 from xlnet.generation.protocols import Tokenizer
 from xlnet.generation.sampling import RandomStream, SamplingConfig, permitted
 from xlnet.generation.stopping import Continuation
+from xlnet.model.few_rows import Products
 from xlnet.model.language_model import XLNetLMHeadModel
 
 Stream = Callable[[int, str], None]
@@ -39,6 +40,7 @@ class GenerationConfig:
         window: cached positions that a token may look back over; None is all. Bounds memory and cost per token for any
             length: prompts then run one by one, and what of a prompt does not fit is read in segments before.
         batch_size: prompts side by side.
+        products: matrix products of a step: ``auto``, ``torch`` or ``compiled``; see :mod:`xlnet.model.few_rows`.
         cached: False encodes everything again for each token: slow, the same text.
     """
 
@@ -52,6 +54,7 @@ class GenerationConfig:
     context: str = "bidirectional"
     window: int | None = None
     batch_size: int = 8
+    products: Products = "auto"
     cached: bool = True
 
     def __post_init__(self) -> None:
@@ -183,7 +186,7 @@ def _by_choice(
         Run(_plan(text, config), sampling, RandomStream(sampling.seed, text.number), mask, text.should_stop)
         for text in texts
     ]
-    engine = conditionals(model, len(runs), window=config.window, cached=config.cached)
+    engine = conditionals(model, len(runs), window=config.window, cached=config.cached, products=config.products)
     if config.window is not None:
         _read(engine, texts[0], config)
 
@@ -200,7 +203,7 @@ def _by_choice(
 
 
 def _by_beams(model: XLNetLMHeadModel, text: Continuation, config: GenerationConfig, mask: Tensor | None) -> Generation:
-    engine = conditionals(model, 1, window=config.window, cached=config.cached)
+    engine = conditionals(model, 1, window=config.window, cached=config.cached, products=config.products)
     if config.window is not None:
         _read(engine, text, config)
     calls = 0

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.model.encoder import XLNetModel
+from xlnet.model.few_rows import Products, choose_linear
 from xlnet.model.geometry import ALWAYS_SEEN
 from xlnet.model.layer import Layer
 from xlnet.model.memory import Memory
@@ -99,6 +100,7 @@ class KeyValueCache:
         window: how many columns before the current call may be seen; None for all of them. Old ones are dropped.
         reach: how many positions back a row sees at most (``same_length``); None is no limit.
         clamp_len: largest distance told apart; None takes the configuration's.
+        products: which matrix product decodes; see :func:`~xlnet.model.few_rows.choose_linear`.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class KeyValueCache:
         window: int | None = None,
         reach: int | None = None,
         clamp_len: int | None = None,
+        products: Products = "auto",
     ) -> None:
         if batch_size < 1:
             raise ConfigurationError(f"batch_size={batch_size} must be at least 1.")
@@ -122,6 +125,7 @@ class KeyValueCache:
         self.clamp_len = config.clamp_len if clamp_len is None else clamp_len
         if reach is None and self.causal and config.same_length:
             self.reach = 0 if window is None else window
+        self.linear = choose_linear(products)
         self.has_segments = False
         self.positions = PositionKeys(encoder)
         self._pending = 0

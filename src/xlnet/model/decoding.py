@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from xlnet.errors import InputError
 from xlnet.model.cache import KeyValueCache, Tokens, layers_of
 from xlnet.model.encoder import XLNetModel
-from xlnet.model.layer import AttentionBiases, Layer, RelativeAttention
+from xlnet.model.few_rows import Linear
+from xlnet.model.layer import AttentionBiases, Layer, RelativeAttention, activation
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def decode(
     cache.positions.cover(view.low, view.high)
     for number, layer in enumerate(layers_of(encoder)):
         if length:
-            cache.store(number, *_projected_keys(layer.attention, rows[:, :length]))
+            cache.store(number, *_projected_keys(layer.attention, rows[:, :length], cache.linear))
         if number == config.n_layer - 1 and not need_content and length:
             rows, view = rows[:, length:], view.rows_from(length)
             length = 0
@@ -201,19 +202,24 @@ def _range(back: Tensor, visible: Tensor) -> tuple[int, int]:
     return (low, high) if low <= high else (0, 0)
 
 
-def _projected_keys(attention: RelativeAttention, states: Tensor) -> tuple[Tensor, Tensor]:
+def _projected_keys(attention: RelativeAttention, states: Tensor, linear: Linear) -> tuple[Tensor, Tensor]:
     """Keys and values ``[B, N, T, H]`` of content states ``[B, T, D]``."""
-    key, value = attention.project_keys(states)
+    config = attention.config
+    heads = (*states.shape[:2], config.n_head, config.d_head)
+    key, value = (linear(states, part.weight, None).view(heads) for part in (attention.key, attention.value))
     return key.transpose(1, 2), value.transpose(1, 2)
 
 
 def _run_layer(
     layer: Layer, biases: AttentionBiases, rows: Tensor, cache: KeyValueCache, number: int, view: _View
 ) -> Tensor:
-    attention = layer.attention
-    query = attention.query(rows)
+    attention, feed_forward, linear = layer.attention, layer.feed_forward, cache.linear
+    query = linear(rows, attention.query.weight, None)
     attended = _attend(attention, biases, query, cache, number, view)
-    return layer.feed_forward(attention.norm(rows + attention.output(attended)))
+    rows = attention.norm(linear(attended, attention.output.weight, None).add_(rows))
+    inner = linear(rows, feed_forward.inner.weight, feed_forward.inner.bias)
+    inner = activation(inner, attention.config.ff_activation)
+    return feed_forward.norm(linear(inner, feed_forward.outer.weight, feed_forward.outer.bias).add_(rows))
 
 
 def _attend(
