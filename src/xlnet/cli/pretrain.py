@@ -17,7 +17,7 @@ from xlnet.pretraining.corpus.prepare import PrepareConfig
 from xlnet.pretraining.corpus.readers import read_texts
 from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.fixed_batches import FixedBatches, evaluation_batches
-from xlnet.pretraining.pretrain import PretrainResult, check_settings
+from xlnet.pretraining.pretrain import PretrainResult, check_settings, check_shapes
 from xlnet.pretraining.pretrain import pretrain as pretrain_model
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig
@@ -87,6 +87,7 @@ def pretrain(
     """
     places = Places(Path(output))
     refuse_other_run(places.output, resume)
+    check_shapes(model if model.reuse_len else model.replace(reuse_len=stream.reuse_len), stream)
     chosen, corpus_folder = text_to_corpus(inputs, places, (tokenizer, init), (vocab_size, max_vocab_size), prepare)
     config = fitting_model_config(model, stream, chosen)
     stream = replace(stream, micro_batches=max(stream.micro_batches, fit.accumulation))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.evaluate import HeldOutLoss
 from xlnet.pretraining.fixed_batches import FixedBatches
 from xlnet.pretraining.objective import PermutationObjective
 from xlnet.pretraining.stream import PermutationStream
+from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.text import XLNetTokenizer
 from xlnet.training.config import FitConfig
 from xlnet.training.loop import FitResult, fit
@@ -32,19 +34,12 @@ class PretrainResult:
     folder: Path
 
 
-def check_settings(model: XLNetLMHeadModel, tokenizer: XLNetTokenizer, stream: PermutationStream) -> None:
-    """Refuse settings that contradict each other, before any work.
+def check_shapes(config: XLNetConfig, text: StreamConfig) -> None:
+    """Refuse model and stream settings that contradict each other, before any work.
 
     Raises:
         ConfigurationError: naming both keys, their values and the remedy.
-        InputError: a tokenizer that does not fit the model.
     """
-    config, text = model.config, stream.config
-    if tokenizer.vocab_size > config.vocab_size:
-        raise InputError(
-            f"The tokenizer has {tokenizer.vocab_size} pieces, but the model only vocab_size={config.vocab_size}: "
-            "ids above it have no embedding. Use the tokenizer the model was made with, or set vocab_size."
-        )
     if config.attn_type == "uni" and text.order_kind != "left_to_right":
         raise ConfigurationError(
             f"attn_type='uni' lets no token look to its right, which contradicts order_kind={text.order_kind!r}. "
@@ -62,6 +57,22 @@ def check_settings(model: XLNetLMHeadModel, tokenizer: XLNetTokenizer, stream: P
             f"The model remembers reuse_len={config.reuse_len} positions of a segment, but the stream advances by "
             f"reuse_len={text.reuse_len}: what is remembered would not end where the next segment starts. "
             "Give both the same value."
+        )
+
+
+def check_settings(model: XLNetLMHeadModel, tokenizer: XLNetTokenizer, stream: PermutationStream) -> None:
+    """:func:`check_shapes`, and whether the tokenizer fits the model.
+
+    Raises:
+        ConfigurationError: settings that contradict each other.
+        InputError: a tokenizer that does not fit the model.
+    """
+    check_shapes(model.config, stream.config)
+    if tokenizer.vocab_size > model.config.vocab_size:
+        raise InputError(
+            f"The tokenizer has {tokenizer.vocab_size} pieces, but the model only vocab_size="
+            f"{model.config.vocab_size}: ids above it have no embedding. Use the tokenizer the model was made with, "
+            "or set vocab_size."
         )
 
 
