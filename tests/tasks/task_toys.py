@@ -18,7 +18,24 @@ from xlnet.text import XLNetTokenizer
 from xlnet.training.report import SilentReporter
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-WORDS = "value class function module object string number list table file name code text type method license".split()
+WORDS = [
+    "value",
+    "class",
+    "function",
+    "module",
+    "object",
+    "string",
+    "number",
+    "list",
+    "table",
+    "file",
+    "name",
+    "code",
+    "text",
+    "type",
+    "method",
+    "license",
+]
 
 
 def toy_tokenizer() -> XLNetTokenizer:

@@ -25,7 +25,7 @@ PLAIN = {
         "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
         "0\tg\tf\ty\to\ts\ts\tA.\tB.\t2.500", "1\tg\tf\ty\to\ts\ts\tC.\tD.\t0.0",
     ),
-    "ax": ("Lexical Semantics\tDomain\tPremise\tHypothesis\tLabel", "x\td\tA.\tB.\tentailment", "x\td\tC.\tD.\tneutral"),
+    "ax": ("Lexical\tDomain\tPremise\tHypothesis\tLabel", "x\td\tA.\tB.\tentailment", "x\td\tC.\tD.\tneutral"),
 }  # fmt: skip
 TEST_HEADERS = {
     "cola": ("index\tsentence", "0\tIs it?"),

@@ -102,13 +102,15 @@ class FineTuned:
     def _example(self, value: Any, place: int) -> Any:
         where = f"input {place}"
         if isinstance(value, str | tuple):
-            record = dict(zip(("text", "pair"), (value,) if isinstance(value, str) else value, strict=False))
-            names = {
-                "text": getattr(self.task, "text_column", "text"),
-                "pair": getattr(self.task, "pair_column", "pair"),
-            }
-            renamed = {names[key] or key: text for key, text in record.items()}
-            return self.task.example(renamed, where, place)
+            texts = (value,) if isinstance(value, str) else value
+            columns = [getattr(self.task, "text_column", "text"), getattr(self.task, "pair_column", "")]
+            wanted = [name for name in columns if name]
+            if len(texts) != len(wanted):
+                raise InputError(
+                    f"{where}: {self.task.name} reads {' and '.join(wanted)}, but {len(texts)} "
+                    f"text{'s are' if len(texts) > 1 else ' is'} given."
+                )
+            return self.task.example(dict(zip(wanted, texts, strict=True)), where, place)
         return self.task.example(value, where, place) if isinstance(value, Mapping) else value
 
     def evaluate(

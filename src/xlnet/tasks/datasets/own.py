@@ -17,6 +17,7 @@ from xlnet.tasks.families.multi_label import MultiLabelClassification
 from xlnet.tasks.families.multiple_choice import MultipleChoice
 from xlnet.tasks.families.ranking import Ranking, RankingExample
 from xlnet.tasks.families.regression import TextRegression
+from xlnet.tasks.families.text import column
 from xlnet.tasks.families.token_classification import TokenClassification, tag_names
 
 _ENDINGS = ("tsv", "csv", "jsonl")
@@ -84,8 +85,11 @@ def read_own(task: Task, path: Path, split: str) -> list[Any]:
     present = path.is_file() or any((path / name).is_file() or (path / f"{name}.gz").is_file() for name in names)
     if isinstance(task, Ranking) and path.is_dir() and not present:
         return read_ranking(path, "all" if split == "test" else split)
-    file = find_file(path, names)
-    return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(file))]
+    records = read_records(find_file(path, names))
+    label = getattr(task, "label_column", None)
+    if label and records and split == "train" and not any(label in record.values for record in records):
+        column(records[0].values, label, records[0].where)
+    return [task.example(record.values, record.where, i) for i, record in enumerate(records)]
 
 
 def has_split(path: Path, split: str) -> bool:
