@@ -71,6 +71,19 @@ def test_overwriting_leaves_no_older_weights_that_would_be_read_instead(tmp_path
     assert all(torch.equal(found.tensors[name], expected.tensors[name]) for name in expected.tensors)
 
 
+def test_what_was_saved_last_into_a_folder_of_the_release_is_read(golden: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(golden / "tf_checkpoint/adam", tmp_path / "f"))
+    (folder / "config.json").write_text('{"model_type": "xlnet"}')
+    assert read_checkpoint(folder).kind == "tensorflow", "a config.json alone holds no weights"
+    convert(folder, tmp_path / "hf", "hf")
+    shutil.copy(tmp_path / "hf/model.safetensors", folder)
+    shutil.copy(tmp_path / "hf/config.json", folder)
+    assert read_checkpoint(folder).kind == "hf"
+    our_model("encoder").save_pretrained(folder)
+    assert read_checkpoint(folder).kind == "native" and read_checkpoint(folder).config.vocab_size == 40
+    assert read_checkpoint(folder / "xlnet_model.ckpt").kind == "tensorflow", "asked for by its name"
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_the_page_says_what_loads_and_it_does(tmp_path: Path, head: Head) -> None:
     import xlnet.model

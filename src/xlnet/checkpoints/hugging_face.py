@@ -21,6 +21,7 @@ from xlnet.errors import CheckpointError
 
 PICKLE = "pytorch_model.bin"
 PICKLE_INDEX = "pytorch_model.bin.index.json"
+WEIGHT_FILES = (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX)
 _PREFIX = FAMILY_PREFIX["hf"]
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 

@@ -101,12 +101,23 @@ def read_checkpoint(
     folder = path if path.is_dir() else path.parent
     if path.is_file() and path.name in (CONFIG, WEIGHTS, INDEX, hugging_face.PICKLE, tensorflow.CONFIG):
         path = folder
-    if path.is_dir() and (path / CONFIG).is_file() and not (path / tensorflow.CONFIG).is_file():
+    if path.is_dir() and (path / CONFIG).is_file() and not _is_release(path):
         checkpoint = _read_torch(path, config, release_gelu)
     else:
         checkpoint = _read_tensorflow(path, config)
     files = tuple(folder / name for name in TOKENIZER_FILES if (folder / name).is_file())
     return replace(checkpoint, tokenizer_files=files)
+
+
+def _is_release(folder: Path) -> bool:
+    """Whether a folder with a ``config.json`` is meant as one of the release all the same.
+
+    What this library saved into a folder comes first, then Hugging Face's weights; a ``config.json`` without weights
+    beside a checkpoint of the release is only for looks.
+    """
+    if not (folder / tensorflow.CONFIG).is_file() or native.is_native(read_json(folder / CONFIG)):
+        return False
+    return not any((folder / name).is_file() for name in hugging_face.WEIGHT_FILES)
 
 
 def _read_torch(folder: Path, config: XLNetConfig | None, release_gelu: bool) -> Checkpoint:
