@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xlnet.errors import ConfigurationError
@@ -101,6 +101,7 @@ def test_windows_of_a_pair_slide_over_the_longer_text() -> None:
         assert set(range(500, 530)) <= seen
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.integers(1, 12), st.integers(1, 20))
 def test_windows_cover_everything_once_in_order(count: int, size: int, stride: int) -> None:
     ids = _ids(count)
@@ -111,6 +112,7 @@ def test_windows_cover_everything_once_in_order(count: int, size: int, stride: i
     assert starts == sorted(set(starts))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40), st.one_of(st.none(), st.integers(0, 40)), st.sampled_from(["head", "tail", "head_tail"]))
 def test_no_sequence_is_longer_than_allowed_and_short_ones_are_whole(a: int, b: int | None, how: str) -> None:
     first, second = _ids(a), None if b is None else _ids(b, 500)

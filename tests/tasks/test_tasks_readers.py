@@ -145,6 +145,18 @@ def test_tables_keep_every_row(tmp_path: Path) -> None:
         read_records(tmp_path / "b.txt")
 
 
+def test_parquet(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"text": ["a", ""], "label": [1, 0]}), tmp_path / "a.parquet")
+    assert [r.values for r in read_records(tmp_path / "a.parquet")] == [
+        {"text": "a", "label": 1}, {"text": "", "label": 0},
+    ]  # fmt: skip
+    (tmp_path / "b.parquet").write_text("no parquet")
+    with pytest.raises(InputError, match=r"b\.parquet cannot be read as Parquet"):
+        read_records(tmp_path / "b.parquet")
+
+
 @pytest.mark.data
 def test_cranfield_and_vaswani(shared_data: Path) -> None:
     cranfield = read_collection(shared_data / "ranking" / "cranfield")

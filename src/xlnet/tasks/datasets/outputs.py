@@ -10,11 +10,13 @@ from typing import TextIO
 from xlnet.errors import InputError
 from xlnet.tasks.contract import Prediction
 
+_LINE_ENDS = {number: f"\\u{number:04x}" for number in (0x85, 0x2028, 0x2029)}
+
 
 def write_jsonl(predictions: Sequence[Prediction], file: TextIO) -> None:
-    """One JSON object a line."""
+    """One JSON object a line, also for programs that take other characters than a newline for the end of a line."""
     for prediction in predictions:
-        file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+        file.write(json.dumps(prediction, ensure_ascii=False).translate(_LINE_ENDS) + "\n")
 
 
 def write_tsv(predictions: Sequence[Prediction], file: TextIO) -> None:

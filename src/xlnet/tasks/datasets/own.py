@@ -20,7 +20,7 @@ from xlnet.tasks.families.regression import TextRegression
 from xlnet.tasks.families.text import column
 from xlnet.tasks.families.token_classification import TokenClassification, tag_names
 
-_ENDINGS = ("tsv", "csv", "jsonl")
+_ENDINGS = ("tsv", "csv", "jsonl", "parquet")
 _SPLITS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
 
 

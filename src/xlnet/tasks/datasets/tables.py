@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xlnet.errors import InputError, did_you_mean
+from xlnet.errors import InputError, MachineError, did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -149,11 +149,31 @@ def read_jsonl(path: Path) -> list[Record]:
     return records
 
 
-_READERS = {".tsv": read_tsv, ".csv": read_csv, ".jsonl": read_jsonl, ".json": read_jsonl}
+def read_parquet(path: Path) -> list[Record]:
+    """Rows of a Parquet file, as the hub's data sets come.
+
+    Raises:
+        InputError: it cannot be read.
+        MachineError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MachineError("Parquet files need pyarrow: pip install 'xlnet[parquet]'.") from error
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {error}.") from error
+    return [Record(f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
+
+
+_READERS = {
+    ".tsv": read_tsv, ".csv": read_csv, ".jsonl": read_jsonl, ".json": read_jsonl, ".parquet": read_parquet,
+}  # fmt: skip
 
 
 def read_records(path: Path) -> list[Record]:
-    """Rows of a file by the ending of its name: ``.tsv``, ``.csv``, ``.jsonl``, with ``.gz`` or without.
+    """Rows of a file by the ending of its name: ``.tsv``, ``.csv``, ``.jsonl`` (also with ``.gz``), ``.parquet``.
 
     Raises:
         InputError: another ending, or what the readers refuse.
@@ -162,7 +182,7 @@ def read_records(path: Path) -> list[Record]:
     if suffix not in _READERS:
         raise InputError(
             f"{path}: what the file holds cannot be told from its name; it must end in .tsv, .csv or .jsonl "
-            f"(or these with .gz).{did_you_mean(suffix, _READERS)}"
+            f"(also with .gz), or .parquet.{did_you_mean(suffix, _READERS)}"
         )
     return _READERS[suffix](path)
 
