@@ -17,7 +17,7 @@ def needs_kernel() -> None:
 
 
 @pytest.mark.parametrize("rows", range(1, MOST_ROWS + 2))
-@pytest.mark.parametrize("shape", [(768, 768), (301, 770), (3072, 768), (70000, 1), (1, 70000)])
+@pytest.mark.parametrize("shape", [(301, 770), (256, 256), (70000, 1), (1, 70000)])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_error_is_that_of_float32(rows: int, shape: tuple[int, int], with_bias: bool) -> None:
     needs_kernel()
