@@ -16,6 +16,7 @@ from torch import Tensor
 from xlnet.configuration import AttentionBackend
 from xlnet.errors import ConfigurationError
 from xlnet.model.attention_inputs import AttentionInputs
+from xlnet.model.attention_sdpa import sdpa_attention
 from xlnet.model.attention_tiles import tiled_attention
 from xlnet.model.dropout import dropout
 
@@ -59,7 +60,11 @@ def weigh_values(probabilities: Tensor, inputs: AttentionInputs) -> Tensor:
     return torch.einsum("bnrs,bsnh->brnh", weights, inputs.value)
 
 
-BACKENDS: dict[str, Backend] = {"reference": reference_attention, "tiles": tiled_attention}
+BACKENDS: dict[str, Backend] = {
+    "reference": reference_attention,
+    "tiles": tiled_attention,
+    "sdpa": sdpa_attention,
+}
 
 
 def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
@@ -70,9 +75,9 @@ def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
     """
     if name == "auto":
         # A tracer would unroll every tile; the plain formula is what compilers and exporters understand.
-        if torch.compiler.is_compiling() or inputs.query.device.type != "cpu":
+        if torch.compiler.is_compiling():
             return reference_attention
-        return tiled_attention
+        return tiled_attention if inputs.query.device.type == "cpu" else sdpa_attention
     if name not in BACKENDS:
         raise ConfigurationError(
             f"attention_backend={name!r} is not available here; available: auto, {', '.join(BACKENDS)}."

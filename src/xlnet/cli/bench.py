@@ -1,0 +1,97 @@
+"""``xlnet bench``: how fast this library is on the machine at hand, in a minute or two."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+
+from xlnet.cli.progress import say
+from xlnet.configuration import XLNetConfig
+from xlnet.model import XLNetLMHeadModel
+from xlnet.training.device import use_threads
+
+SHAPES: dict[str, dict[str, int]] = {
+    "small": {"vocab_size": 8000, "n_layer": 4, "d_model": 256, "n_head": 4, "d_head": 64, "d_inner": 1024},
+    "base": {"vocab_size": 32000, "n_layer": 12, "d_model": 768, "n_head": 12, "d_head": 64, "d_inner": 3072},
+}
+BATCH = {"small": 4, "base": 2}
+
+
+def bench(
+    *, shape: Literal["small", "base"] = "small", length: int = 512, runs: int = 5, threads: int = 0, seed: int = 0
+) -> None:
+    """Measure a pretraining step and encoding, with each way of computing attention, and print a table.
+
+    Both are also given as a share of the machine's float32 matrix product, measured first. The full comparison with
+    other libraries is in the benchmarks folder of the source.
+
+    Args:
+        shape: size of the model: small (4 layers of width 256) or base (12 of 768)
+        length: tokens in a sequence
+        runs: how often each figure is taken; medians are printed
+        threads: CPU threads, 0 for every core
+        seed: of the random weights and tokens
+    """
+    used = use_threads(threads)
+    torch.manual_seed(seed)
+    say(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {used} threads, model {shape}")
+    left, right = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    say(f"square matrix product: {2 * 1024**3 / _median(lambda: left @ right, runs)[0] / 1e9:.0f} GFLOP/s in float32")
+    say(f"{'work':<18}{'attention':<12}{'seconds':>9}{'spread':>8}{'tokens/s':>10}")
+    tokens = BATCH[shape] * length
+    for backend in ("auto", "sdpa", "reference"):
+        config = XLNetConfig(**SHAPES[shape], mem_len=3 * length // 4, reuse_len=length // 2)  # type: ignore[arg-type]
+        model = XLNetLMHeadModel(config.replace(attention_backend=backend))
+        ids = torch.randint(10, config.vocab_size, (BATCH[shape], length))
+        for name, work in (("pretraining step", _training(model, ids)), ("encoding", _encoding(model, ids))):
+            seconds, spread = _median(work, runs)
+            say(f"{name:<18}{backend:<12}{seconds:>9.3f}{spread:>8.0%}{tokens / seconds:>10.0f}")
+
+
+def _median(work: Callable[[], object], runs: int) -> tuple[float, float]:
+    """Median seconds and (slowest - fastest) / median."""
+    work()
+    times = []
+    for _ in range(max(1, runs)):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    middle = statistics.median(times)
+    return middle, (max(times) - min(times)) / middle
+
+
+def _training(model: XLNetLMHeadModel, ids: torch.Tensor) -> Callable[[], object]:
+    """Two streams, a sixth of the tokens predicted, loss, backward and AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    length = ids.shape[1]
+    targets = torch.stack([torch.randperm(length)[: max(1, length // 6)].sort().values for _ in ids])
+    context = torch.ones_like(ids, dtype=torch.bool).scatter(1, targets, False)
+    order = (torch.stack([torch.randperm(length) for _ in ids]) + 1).masked_fill(context, 0)
+    memory = None
+
+    def step() -> None:
+        nonlocal memory
+        model.train()
+        out = model(ids, order=order, target_positions=targets, labels=ids.gather(1, targets), memory=memory)
+        memory = out.memory
+        if out.loss is not None:
+            out.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def _encoding(model: XLNetLMHeadModel, ids: torch.Tensor) -> Callable[[], object]:
+    """One stream, everybody sees everybody, no gradients."""
+
+    def encode() -> None:
+        model.eval()
+        with torch.inference_mode():
+            model.encoder(ids)
+
+    return encode
