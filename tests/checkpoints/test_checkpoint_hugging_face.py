@@ -59,7 +59,15 @@ def test_their_folder_gives_their_outputs_here(folders: dict[Head, Path], head: 
     [
         {"ff_activation": "gelu_tanh"},
         {"ff_activation": "gelu", "untie_r": False, "summary_type": "mean", "summary_use_proj": False, "clamp_len": 3},
-        {"ff_activation": "relu", "summary_type": "first", "tie_word_embeddings": False, "summary_activation": "none"},
+        pytest.param(
+            {
+                "ff_activation": "relu",
+                "summary_type": "first",
+                "tie_word_embeddings": False,
+                "summary_activation": "none",
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["gelu_tanh", "tied-biases", "untied-words"],
 )
