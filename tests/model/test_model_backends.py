@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from golden_cases import Case
+from test_model_golden import test_content_stream as content_stream
+from test_model_golden import test_two_stream_pretraining as two_stream_pretraining
 from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
+from xlnet.errors import ConfigurationError
 from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, tiles
-from xlnet.model.attention import BACKENDS, reference_attention
+from xlnet.model.attention import BACKENDS, choose_backend, reference_attention
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.geometry import Geometry
 from xlnet.model.layout import lay_out
@@ -272,3 +277,21 @@ def test_dropout_statistics(backend: str) -> None:
     for dim in range(4):
         shifted = (noise.narrow(dim, 0, kept.shape[dim] - 1) * noise.narrow(dim, 1, kept.shape[dim] - 1)).mean()
         assert abs(float(shifted)) < 5 * rate * (1 - rate) / count**0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_recorded_arrays(backend: str, dtype: torch.dtype, golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs, memories and all gradients of the official code, through every backend."""
+    of_case = Case.config
+    monkeypatch.setattr(Case, "config", lambda case, **changes: of_case(case, attention_backend=backend, **changes))
+    two_stream_pretraining(golden, "b1_pretrain_A", dtype)
+    content_stream(golden, "a2_content_B", dtype)
+
+
+def test_automatic_choice_and_override() -> None:
+    inputs = Situation().inputs()
+    assert choose_backend("auto", inputs) is BACKENDS["tiles"]
+    assert choose_backend("reference", inputs) is reference_attention
+    with pytest.raises(ConfigurationError, match="flex"):
+        choose_backend("flex", inputs)
