@@ -5,7 +5,7 @@
 The density of a filling is exact (a chain of conditionals of the model); positions tell the model how wide the gap is.
 The prior is how many pieces a span of whole words has when spans are drawn as pretraining draws them: w words with
 probability proportional to 1/w, w = 1..5 (XLNet release). ``LengthPrior.from_texts`` counts it on a corpus; the
-default is such a count on English novels with a vocabulary of 32,000 pieces, rounded.
+default is such a count on 6 MB of classic English books with the released vocabulary of 32,000 pieces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from xlnet.model.language_model import XLNetLMHeadModel
 
 SPAN_WORDS = 5
 _MOST_TOGETHER = 64
-_DEFAULT = (0.36, 0.22, 0.14, 0.11, 0.08, 0.05, 0.03, 0.01)
+_DEFAULT = (0.399, 0.203, 0.143, 0.109, 0.086, 0.034, 0.018, 0.008)
 
 
 @dataclass(frozen=True)
