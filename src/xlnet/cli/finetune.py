@@ -20,6 +20,7 @@ from xlnet.tasks.datasets.tables import read_records
 from xlnet.tasks.fine_tuned import FineTuned, read_task
 from xlnet.tasks.finetune import finetune as finetune_model
 from xlnet.tasks.seeds import finetune_seeds
+from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
 from xlnet.text import XLNetTokenizer
 
@@ -84,7 +85,7 @@ def finetune(
 
     TASK is a benchmark in its official files (GLUE: cola sst2 mrpc qqp stsb mnli qnli rte wnli; SuperGLUE: boolq cb
     copa multirc record superglue-rte wic wsc; race race-middle race-high; imdb yelp2 yelp5 amazon2 amazon5 ag dbpedia
-    chnsenticorp), or a kind of task on your own files: classify, multilabel, regress, choose, tag, rank.
+    chnsenticorp; squad squad2), or a kind of task on your own files: classify, multilabel, regress, choose, tag, rank.
     The output folder will hold model/ (what `xlnet predict` loads), result.json, and what a run needs to be resumed.
 
     Args:
@@ -159,7 +160,8 @@ def read_inputs(tuned: FineTuned, source: Path, split: str, *, labelled: bool) -
             return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
         return read_own(task, source, split or ("dev" if labelled else "test"))
     found = benchmark(task.name)
-    if split or labelled or source.is_dir():
+    passages = isinstance(task, QuestionAnswering) and source.name.removesuffix(".gz").endswith(".json")
+    if split or labelled or source.is_dir() or passages:
         usual = (*found.held_out, *found.final, "dev") if labelled else (*found.test, *found.final, "test")
         return found.read(source, split or usual[0])
     return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]

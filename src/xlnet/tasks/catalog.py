@@ -14,6 +14,7 @@ FAMILIES: dict[str, str] = {
     "multiple_choice": "xlnet.tasks.families.multiple_choice:MultipleChoice",
     "token_classification": "xlnet.tasks.families.token_classification:TokenClassification",
     "ranking": "xlnet.tasks.families.ranking:Ranking",
+    "question_answering": "xlnet.tasks.squad.task:QuestionAnswering",
 }
 
 

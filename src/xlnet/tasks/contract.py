@@ -225,6 +225,14 @@ class Task(ABC):
     def metrics(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Numbers as the official scorers give them, among them :attr:`metric`; all examples are labelled."""
 
+    def split_key(self, example: Any) -> Any:
+        """Examples with equal keys stay together where held-out data is split off; by default each is by itself."""
+        return id(example)
+
+    def calibrated(self, metrics: Mapping[str, float]) -> Task:
+        """The task with what only held-out data can tell (a threshold), from its metrics; by default as it is."""
+        return self
+
     def settings(self) -> dict[str, Any]:
         """Plain values, for ``task.json``."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}

@@ -158,7 +158,7 @@ def finetune(
     if measure is not None and settings.restore_best and result.best_step != result.step:
         with evaluating(model), autocast(model.device, config.precision):
             metrics = measure(model)
-    tuned = FineTuned(model, tokenizer, task, metrics, result)
+    tuned = FineTuned(model, tokenizer, task.calibrated(metrics), metrics, result)
     if world.is_main:
         tuned.write_task(output / "model")
         summary = {

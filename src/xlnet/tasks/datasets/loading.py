@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def load_task(
             ) from None
         loaded = _official(found, place, dev, changes)
     if not loaded.data.held_out and dev_share > 0.0:
-        train, held_out = split_off(loaded.data.train, dev_share)
+        train, held_out = split_off(loaded.data.train, dev_share, loaded.task.split_key)
         loaded = replace(loaded, data=TaskData(train, {"dev": held_out}))
         _log.warning("%s: %d of the training examples are held out to choose by.", name, len(held_out))
     if limit:
@@ -96,7 +96,9 @@ def _official(found: Benchmark, place: Path, dev: str | Path | None, changes: Ma
             task, TaskData(train, {"dev": found.read(Path(dev), found.held_out[0] if found.held_out else "dev")})
         )
     held_out: dict[str, Sequence[Any]] = {}
-    for number, split in enumerate(found.held_out):
+    # A single file is what to learn from; read again, it would be its own held-out data.
+    alone = place.is_file()
+    for number, split in enumerate(() if alone else found.held_out):
         try:
             held_out[split] = found.read(place, split)
         except InputError as error:
@@ -104,7 +106,7 @@ def _official(found: Benchmark, place: Path, dev: str | Path | None, changes: Ma
                 raise
             _log.warning("%s: %s", task.name, error)
     final: dict[str, Sequence[Any]] = {}
-    for split in found.final:
+    for split in () if alone else found.final:
         try:
             final[split] = found.read(place, split)
         except InputError as error:
@@ -128,16 +130,33 @@ def _own(name: str, place: Path, dev: str | Path | None, changes: Mapping[str, A
     return Loaded(described.fit(task, train), TaskData(train, held_out), labelled)
 
 
-def split_off(examples: Sequence[Any], share: float) -> tuple[list[Any], list[Any]]:
+def split_off(
+    examples: Sequence[Any], share: float, key: Callable[[Any], Hashable] = id
+) -> tuple[list[Any], list[Any]]:
     """The same share of the examples each time, at least one, drawn at random; the rest keeps its order.
 
+    Args:
+        examples: those of equal ``key`` (questions on one article) stay together, so that nothing is learnt by heart.
+        share: of the examples; the first whole groups that reach it are held out.
+        key: which group an example belongs to; by default each is by itself.
+
     Raises:
-        InputError: fewer than two examples.
+        InputError: fewer than two groups.
     """
-    if len(examples) < 2:
-        raise InputError(f"{len(examples)} training examples are too few to hold some out; give held-out data.")
+    groups: dict[Hashable, list[int]] = {}
+    for place, example in enumerate(examples):
+        groups.setdefault(key(example), []).append(place)
+    if len(groups) < 2:
+        together = "" if len(examples) < 2 else " that belong together (one article, say)"
+        raise InputError(
+            f"{len(examples)} training examples{together} are too few to hold some out; give held-out data."
+        )
     count = max(1, round(len(examples) * share))
-    chosen = set(np.random.default_rng(0).permutation(len(examples))[:count].tolist())
+    members, chosen = list(groups.values()), set[int]()
+    for place in np.random.default_rng(0).permutation(len(members))[:-1]:
+        if len(chosen) >= count:
+            break
+        chosen.update(members[place])
     train = [example for i, example in enumerate(examples) if i not in chosen]
     return train, [example for i, example in enumerate(examples) if i in chosen]
 

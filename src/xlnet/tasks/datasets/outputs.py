@@ -24,14 +24,18 @@ def write_tsv(predictions: Sequence[Prediction], file: TextIO) -> None:
     file.write("id\tlabel\tscore\n")
     for prediction in predictions:
         label = prediction["label"]
-        shown = "|".join(map(str, label)) if isinstance(label, list) else str(label)
+        shown = _one_line("|".join(map(str, label)) if isinstance(label, list) else str(label))
         # By the name of a class, or by the number of a choice; several labels and numbers have no single one.
         probabilities = prediction.get("probabilities")
         named = isinstance(probabilities, dict) and isinstance(label, str)
         numbered = isinstance(probabilities, list) and isinstance(label, int)
         score = f"{probabilities[label]:.6f}" if probabilities and (named or numbered) else ""
-        name = str(prediction["id"]).replace("\t", " ").replace("\n", " ")
-        file.write(f"{name}\t{shown}\t{score}\n")
+        file.write(f"{_one_line(str(prediction['id']))}\t{shown}\t{score}\n")
+
+
+def _one_line(text: str) -> str:
+    """Text as one field: an answer cut from a passage may hold tabs and line ends."""
+    return " ".join(text.splitlines()).replace("\t", " ")
 
 
 def write_run(predictions: Sequence[Prediction], file: TextIO) -> None:

@@ -8,8 +8,9 @@ from xlnet.tasks.datasets.glue import GLUE
 from xlnet.tasks.datasets.race import RACE
 from xlnet.tasks.datasets.superglue import SUPERGLUE
 from xlnet.tasks.datasets.topics import TOPICS
+from xlnet.tasks.squad.benchmark import SQUAD
 
-BENCHMARKS: dict[str, Benchmark] = {**GLUE, **SUPERGLUE, **RACE, **TOPICS}
+BENCHMARKS: dict[str, Benchmark] = {**GLUE, **SUPERGLUE, **RACE, **SQUAD, **TOPICS}
 
 
 def benchmark(name: str) -> Benchmark:

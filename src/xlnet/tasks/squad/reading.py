@@ -12,6 +12,7 @@ from xlnet.tasks.datasets.tables import read_text
 from xlnet.tasks.squad.examples import Answer, SquadExample
 
 _KINDS = {"list": list, "object": dict, "text": str}
+_ARTICLES = {"list": "a list", "object": "an object", "text": "a text"}
 
 
 def read_squad(path: Path) -> list[SquadExample]:
@@ -50,6 +51,9 @@ def read_squad(path: Path) -> list[SquadExample]:
 def read_question(record: Mapping[str, Any], passage: str, question: str, name: str, where: str) -> SquadExample:
     """A question with the answers that a record may hold under ``answers`` and ``is_impossible``.
 
+    Answers are objects with ``text`` and (optional) ``answer_start``, as in SQuAD's files, or plain texts, or two lists
+    ``text`` and ``answer_start`` in one object, as Hugging Face's ``datasets`` has them.
+
     Raises:
         InputError: answers in another form, or ones that contradict ``is_impossible``.
     """
@@ -58,8 +62,7 @@ def read_question(record: Mapping[str, Any], passage: str, question: str, name: 
         raise InputError(f"{where}.is_impossible is {impossible!r}; it must be true or false.")
     answers: tuple[Answer, ...] | None = None
     if record.get("answers") is not None:
-        values = _get(record, "answers", "list", where)
-        answers = tuple(_answer(value, f"{where}.answers[{i}]") for i, value in enumerate(values))
+        answers = tuple(_answer(value, f"{where}.answers[{i}]") for i, value in enumerate(_list(record, where)))
     if impossible and answers:
         raise InputError(
             f"{where} is marked is_impossible but has the answer {answers[0].text!r}; one of the two is wrong. "
@@ -79,12 +82,23 @@ def _question(values: Any, passage: str, title: str, where: str) -> SquadExample
     name = record["id"]
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
         raise InputError(f"{where}.id is {name!r}; it must be a text that is not empty.")
-    example = read_question(record, passage, _text(record, "question", where), str(name), where)
+    name = _whole(str(name), f"{where}.id")
+    example = read_question(record, passage, _text(record, "question", where), name, where)
     return SquadExample(example.id, example.question, passage, example.answers, title, where)
 
 
+def _list(record: Mapping[str, Any], where: str) -> list[Any]:
+    values = record["answers"]
+    if not isinstance(values, dict):
+        return _is(values, "list", f"{where}.answers")
+    texts, starts = (_get(values, key, "list", f"{where}.answers") for key in ("text", "answer_start"))
+    if len(texts) != len(starts):
+        raise InputError(f"{where}.answers has {len(texts)} texts but {len(starts)} places in answer_start.")
+    return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+
+
 def _answer(values: Any, where: str) -> Answer:
-    record = _is(values, "object", where)
+    record = {"text": values} if isinstance(values, str) else _is(values, "object", where)
     text = _text(record, "text", where)
     if not text.strip():
         raise InputError(f"{where}.text is empty. A question without an answer has no answers and is_impossible: true.")
@@ -103,12 +117,15 @@ def _refuse_equal_ids(examples: list[SquadExample]) -> None:
 
 
 def _text(record: Mapping[str, Any], key: str, where: str) -> str:
-    text: str = _get(record, key, "text", where)
+    return _whole(_get(record, key, "text", where), f"{where}.{key}")
+
+
+def _whole(text: str, where: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{where}.{key} holds half a surrogate pair (U+{ord(text[error.start]):04X}) at character {error.start}; "
+            f"{where} holds half a surrogate pair (U+{ord(text[error.start]):04X}) at character {error.start}; "
             "it is no text."
         ) from None
     return text
@@ -122,7 +139,7 @@ def _get(record: Mapping[str, Any], key: str, kind: str, where: str) -> Any:
 
 def _is(value: Any, kind: str, where: str) -> Any:
     if not isinstance(value, _KINDS[kind]):
-        raise InputError(f"{where} must be a {kind}, but is {_shown(value)}, as no file of SQuAD has it.")
+        raise InputError(f"{where} must be {_ARTICLES[kind]}, but is {_shown(value)}, as no file of SQuAD has it.")
     return value
 
 

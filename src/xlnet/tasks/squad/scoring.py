@@ -158,14 +158,14 @@ def evaluate_squad(
             )
     answerable = {name: bool(answers) for name, answers in gold.items()}
     exact, f1 = raw_scores(gold, predictions)
-    shown = [exact, f1]
+    exact_shown, f1_shown = exact, f1
     if odds is not None:
-        shown = [apply_threshold(scores, odds, answerable, threshold) for scores in shown]
-    found = mean_scores(*shown)
+        exact_shown, f1_shown = (apply_threshold(scores, odds, answerable, threshold) for scores in (exact, f1))
+    found = mean_scores(exact_shown, f1_shown)
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         names = [name for name in gold if answerable[name] == wanted]
         if names:
-            found |= {f"{prefix}_{key}": value for key, value in mean_scores(*shown, names).items()}
+            found |= {f"{prefix}_{key}": value for key, value in mean_scores(exact_shown, f1_shown, names).items()}
     if odds is not None:
         found |= threshold_search(predictions, exact, f1, odds, answerable)
     return found
