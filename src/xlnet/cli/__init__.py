@@ -36,6 +36,7 @@ COMMANDS: dict[str, Command] = {
     "info": Command("weights", "what a model folder is and what will load from it"),
     "convert": Command("weights", "official TensorFlow, Hugging Face and native folders into one another"),
     "export": Command("weights", "write ONNX graphs"),
+    "bench": Command("bench", "how fast a training step is on this machine, beside transformers"),
     "demo": Command("demo", "pretrain a tiny model on real text, then use it"),
 }
 
