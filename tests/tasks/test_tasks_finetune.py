@@ -182,7 +182,7 @@ def test_from_mnli_to_rte(tmp_path: Path) -> None:
 def test_frozen_layers_stay_as_they_are(tmp_path: Path) -> None:
     task = TextClassification(name="toy", max_length=32)
     before = {k: v.clone() for k, v in start_model(toy_config(), task, seed=1).state_dict().items()}
-    after = toy_run(tmp_path / "run", task, frozen_layers=1).model.state_dict()
+    after = toy_run(tmp_path / "run", task, frozen_layers=1, keep_best=False).model.state_dict()
     changed = {name for name in after if not torch.equal(before[name], after[name])}
     assert not [
         n
@@ -208,7 +208,7 @@ def test_low_rank_additions_train_little_and_merge_exactly(tmp_path: Path) -> No
         assert torch.equal(model(**inputs).logits, plain)
     trained = sum(p.numel() for n, p in model.named_parameters() if p.requires_grad and n.startswith("encoder"))
     assert trained == 2 * 4 * 2 * 4 * 32
-    tuned = toy_run(tmp_path / "run", task, lora_rank=4)
+    tuned = toy_run(tmp_path / "run", task, lora_rank=4, keep_best=False)
     loaded = FineTuned.from_pretrained(tmp_path / "run" / "model", device="cpu")
     after = loaded.model.state_dict()
     assert set(after) == set(before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
@@ -59,10 +58,21 @@ def add_lora(model: PretrainedModel, rank: int, alpha: float | None = None) -> N
 
 def merged(model: PretrainedModel) -> PretrainedModel:
     """The model with its additions multiplied into its weights, as an ordinary model; itself where it has none."""
-    if not any(parametrize.is_parametrized(module) for module in model.modules()):
+    adapted = {n: m for n, m in model.named_modules() if parametrize.is_parametrized(m, "weight")}
+    if not adapted:
         return model
-    copied = copy.deepcopy(model)
-    for module in copied.modules():
-        if parametrize.is_parametrized(module, "weight"):
-            parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
-    return copied
+    # A fresh model takes the weights: taking the additions off a deep copy would break the original, with which the
+    # copy shares its classes.
+    with torch.device("meta"):
+        plain = type(model)(model.config)
+    state = {name: value.clone() for name, value in model.state_dict().items() if ".parametrizations." not in name}
+    state |= {f"{name}.weight": _weight(module).clone() for name, module in adapted.items()}
+    plain.load_state_dict(state, assign=True)
+    return plain.train(model.training)
+
+
+def _weight(module: nn.Module) -> Tensor:
+    weight = module.weight
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"{type(module).__name__}.weight is no tensor.")
+    return weight.detach()

@@ -86,10 +86,11 @@ def read_own(task: Task, path: Path, split: str) -> list[Any]:
     if isinstance(task, Ranking) and path.is_dir() and not present:
         return read_ranking(path, "all" if split == "test" else split)
     records = read_records(find_file(path, names))
+    examples = [task.example(record.values, record.where, i) for i, record in enumerate(records)]
     label = getattr(task, "label_column", None)
     if label and records and split == "train" and not any(label in record.values for record in records):
         column(records[0].values, label, records[0].where)
-    return [task.example(record.values, record.where, i) for i, record in enumerate(records)]
+    return examples
 
 
 def has_split(path: Path, split: str) -> bool:

@@ -209,9 +209,9 @@ class QuestionAnswering(Task):
             MachineError: the model gives no numbers.
         """
         gathered: list[tuple[list[Window], list[Beams]]] = [([], []) for _ in examples]
-        for row, beams in zip(rows, outputs, strict=True):
+        for row, output in zip(rows, outputs, strict=True):
             gathered[row.example][0].append(row.extra["window"])
-            gathered[row.example][1].append(beams)
+            gathered[row.example][1].append(output)
         records = []
         for example, (windows, beams) in zip(examples, gathered, strict=True):
             odds = null_odds(beams)
