@@ -201,7 +201,7 @@ def test_groups_are_held_out_whole_and_single_examples_as_before() -> None:
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_toy_questions_are_learnt(tmp_path: Path, unanswerable: bool) -> None:
     task = replace(TASK, unanswerable=unanswerable, max_length=64)
-    tuned = run(tmp_path, task, 300)
+    tuned = run(tmp_path, task, 200)
     metrics = tuned.evaluate(read_squad(tmp_path / "toy.json"))
     assert metrics[task.metric] >= 95.0
 
