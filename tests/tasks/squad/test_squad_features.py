@@ -66,9 +66,7 @@ def test_features_are_the_recorded_ones(
             assert [str(int(mark)) for mark in row.extra["window"].max_context] == list(wanted["max_context"])
 
 
-def test_characters_of_pieces_are_the_recorded_ones(
-    examples: list[SquadExample], tokenizer: XLNetTokenizer
-) -> None:
+def test_characters_of_pieces_are_the_recorded_ones(examples: list[SquadExample], tokenizer: XLNetTokenizer) -> None:
     different = []
     rows = TASK.features(examples, tokenizer, training=False)
     for row, wanted in zip(rows, recorded()["features"], strict=True):

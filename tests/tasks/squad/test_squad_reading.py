@@ -105,7 +105,8 @@ def test_missing_files_other_encodings_and_equal_ids_are_refused(tmp_path: Path)
 
 
 @settings(
-    deadline=None, max_examples=50,
+    deadline=None,
+    max_examples=50,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
