@@ -68,7 +68,7 @@ def families() -> dict[str, tuple[Task, list[Any]]]:
         ),
         **{
             kind: (
-                Ranking(max_length=48, group_size=4, loss_kind=kind),  # type: ignore[arg-type]
+                Ranking(max_length=48, max_query_length=16, group_size=4, loss_kind=kind),  # type: ignore[arg-type]
                 [RankingExample(str(i), text(g), tuple(Document(str(d), text(g)) for d in range(6)), {str(i % 6): 1.0})
                  for i in range(100)],
             )
