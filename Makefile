@@ -4,18 +4,21 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: demo test check build clean
+.PHONY: demo test test-long check build clean
 
 demo: $(READY)            ## pretrain a tiny XLNet on real text, then use it (about five minutes)
 	$(BIN)/xlnet demo --output runs/demo
 
 test: $(READY)            ## every test that this machine can run
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not long"
+
+test-long: $(READY)       ## the tests that take minutes each: learning whole tasks by heart
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m long
 
 check: $(READY)           ## style, types and the fast tests: run before each commit
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not long"
 
 build: $(READY)           ## wheel and sdist
 	$(BIN)/pip install --quiet build

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from xlnet.pretraining.pretrain import pretrain
     from xlnet.pretraining.stream import PermutationStream
     from xlnet.pretraining.stream_config import StreamConfig
+    from xlnet.tasks.config import FineTuneConfig
+    from xlnet.tasks.fine_tuned import FineTuned
+    from xlnet.tasks.finetune import TaskData, finetune
     from xlnet.text import XLNetTokenizer, train_tokenizer
     from xlnet.training.config import FitConfig
     from xlnet.training.loop import fit
@@ -52,6 +55,9 @@ _HOMES = {
     "xlnet.pretraining.pretrain": ("pretrain",),
     "xlnet.pretraining.stream": ("PermutationStream",),
     "xlnet.pretraining.stream_config": ("StreamConfig",),
+    "xlnet.tasks.config": ("FineTuneConfig",),
+    "xlnet.tasks.fine_tuned": ("FineTuned",),
+    "xlnet.tasks.finetune": ("TaskData", "finetune"),
     "xlnet.text": ("XLNetTokenizer", "train_tokenizer"),
     "xlnet.training.config": ("FitConfig",),
     "xlnet.training.loop": ("fit",),
@@ -59,12 +65,15 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "FineTuneConfig",
+    "FineTuned",
     "FitConfig",
     "GenerationConfig",
     "Memory",
     "PermutationStream",
     "SamplingConfig",
     "StreamConfig",
+    "TaskData",
     "TokenCorpus",
     "XLNetConfig",
     "XLNetError",
@@ -77,6 +86,7 @@ __all__ = [
     "XLNetTokenizer",
     "__version__",
     "fill",
+    "finetune",
     "fit",
     "generate",
     "prepare",

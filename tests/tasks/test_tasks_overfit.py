@@ -24,7 +24,7 @@ from xlnet.tasks.finetune import TaskData, finetune
 from xlnet.tasks.starting import start_model
 from xlnet.training.report import SilentReporter
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def learn(task: Any, examples: list[Any], output: Path, **changes: Any) -> float:

@@ -197,7 +197,7 @@ def test_groups_are_held_out_whole_and_single_examples_as_before() -> None:
         split_off([1, 1], 0.5, key=lambda n: n)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_toy_questions_are_learnt(tmp_path: Path, unanswerable: bool) -> None:
     task = replace(TASK, unanswerable=unanswerable, max_length=64)
@@ -206,7 +206,7 @@ def test_toy_questions_are_learnt(tmp_path: Path, unanswerable: bool) -> None:
     assert metrics[task.metric] >= 95.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.data
 def test_a_hundred_real_questions_are_learnt_by_heart(shared_data: Path, tmp_path: Path) -> None:
     examples = sample(read_squad(shared_data / "squad" / "squad2_half_dev.json")[:400], 100)
