@@ -20,6 +20,9 @@ from xlnet.model.attention_sdpa import sdpa_attention
 from xlnet.model.attention_tiles import tiled_attention
 from xlnet.model.dropout import dropout
 
+# Below so many scores the plain formula, whose scores still fit the cache, is faster on CPU than a walk over tiles.
+_WORTH_TILES = 4_000_000
+
 Backend = Callable[[AttentionInputs], Tensor]
 
 
@@ -77,7 +80,10 @@ def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
         # A tracer would unroll every tile; the plain formula is what compilers and exporters understand.
         if torch.compiler.is_compiling():
             return reference_attention
-        return tiled_attention if inputs.query.device.type == "cpu" else sdpa_attention
+        if inputs.query.device.type != "cpu":
+            return sdpa_attention
+        batch, rows, heads, _ = inputs.query.shape
+        return tiled_attention if batch * heads * rows * inputs.key.shape[1] > _WORTH_TILES else reference_attention
     if name not in BACKENDS:
         raise ConfigurationError(
             f"attention_backend={name!r} is not available here; available: auto, {', '.join(BACKENDS)}."
