@@ -37,7 +37,7 @@ from xlnet.training.config import FitConfig
 from xlnet.training.distributed import World
 
 _HELD_OUT_BATCHES = 24
-_PROMPTS = ("The statement", "If the expression is", "A class definition")
+_PROMPTS = ("The statement", "If the object is", "A class is")
 
 
 def demo(*, output: str = "runs/demo", steps: int | None = None, seed: int = 0, resume: bool = False) -> None:
