@@ -291,7 +291,9 @@ def test_recorded_arrays(backend: str, dtype: torch.dtype, golden: Path, monkeyp
 
 def test_automatic_choice_and_override() -> None:
     inputs = Situation().inputs()
-    assert choose_backend("auto", inputs) is BACKENDS["tiles"]
+    assert choose_backend("auto", inputs) is reference_attention, "few scores"
+    many = Situation(length=800, batch=3).inputs()
+    assert choose_backend("auto", many) is BACKENDS["tiles"], "millions of scores"
     assert choose_backend("reference", inputs) is reference_attention
     with pytest.raises(ConfigurationError, match="flex"):
         choose_backend("flex", inputs)

@@ -67,6 +67,8 @@ class World:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", rank=self.rank, world_size=self.size)
         try:
             yield
+            # Nobody leaves while another still speaks: a peer that is gone can keep the rest waiting for ever.
+            dist.barrier()
         finally:
             dist.destroy_process_group()
 
