@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice, did_you_mean
 
 FeedForwardActivation = Literal["gelu_tanh", "gelu", "relu"]
 AttentionType = Literal["bi", "uni"]
@@ -96,11 +96,7 @@ class XLNetConfig:
         object.__setattr__(self, "labels", tuple(self.labels))
         for key, allowed in _CHOICES.items():
             value = getattr(self, key)
-            if value not in allowed:
-                raise ConfigurationError(
-                    f"{key}={value!r} is not known; it must be one of {', '.join(allowed)}."
-                    + did_you_mean(str(value), allowed)
-                )
+            check_choice(key, value, allowed)
         for key in _POSITIVE:
             if getattr(self, key) < 1:
                 raise ConfigurationError(f"{key}={getattr(self, key)} must be at least 1.")

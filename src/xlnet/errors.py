@@ -50,3 +50,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint ``" Did you mean 'x'?"`` for a mistyped name, or an empty string when nothing is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def check_choice(key: str, value: object, allowed: Iterable[str]) -> None:
+    """Refuse a setting that is none of the allowed words.
+
+    Raises:
+        ConfigurationError: names the key, the value, the words, and the nearest of them.
+    """
+    known = list(allowed)
+    if value not in known:
+        hint = did_you_mean(str(value), known)
+        raise ConfigurationError(f"{key}={value!r} is not known; it must be one of {', '.join(known)}.{hint}")

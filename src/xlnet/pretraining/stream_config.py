@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice
 from xlnet.pretraining.permutation import OrderKind
 from xlnet.pretraining.spans import SpanRule
 
@@ -91,11 +91,7 @@ class StreamConfig:
     def _check_choices(self) -> None:
         for key, kinds in (("span_rule", SpanRule), ("order_kind", OrderKind), ("reset_memory", MemoryReset)):
             value, allowed = getattr(self, key), get_args(kinds)
-            if value not in allowed:
-                raise ConfigurationError(
-                    f"{key}={value!r} is not known; it must be one of {', '.join(allowed)}."
-                    + did_you_mean(str(value), allowed)
-                )
+            check_choice(key, value, allowed)
 
     def _check_numbers(self) -> None:
         least = {"seq_len": 1, "reuse_len": 0, "perm_size": 0, "batch_size": 1, "micro_batches": 1, "max_span": 1}

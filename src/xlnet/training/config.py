@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice
 from xlnet.training.optimizer import OptimizerConfig
 from xlnet.training.schedule import ScheduleConfig
 
@@ -78,11 +78,7 @@ class FitConfig:
     def __post_init__(self) -> None:
         for key, allowed in _CHOICES.items():
             value = getattr(self, key)
-            if value not in allowed:
-                raise ConfigurationError(
-                    f"{key}={value!r} is not known; it must be one of {', '.join(allowed)}."
-                    + did_you_mean(str(value), allowed)
-                )
+            check_choice(key, value, allowed)
         for keys, lowest in ((_AT_LEAST_ONE, 1), (_AT_LEAST_ZERO, 0)):
             for key in keys:
                 if not lowest <= getattr(self, key) < float("inf"):

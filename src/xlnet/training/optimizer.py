@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice
 from xlnet.training.release_adam import ReleaseAdam
 
 LayerOf = Callable[[str], int | None]
@@ -56,11 +56,7 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         for key, allowed in _CHOICES.items():
             value = getattr(self, key)
-            if value not in allowed:
-                raise ConfigurationError(
-                    f"optimizer.{key}={value!r} is not known; it must be one of {', '.join(allowed)}."
-                    + did_you_mean(str(value), allowed)
-                )
+            check_choice(f"optimizer.{key}", value, allowed)
         for key in ("learning_rate", "weight_decay"):
             if not 0.0 <= getattr(self, key) < float("inf"):
                 raise ConfigurationError(f"optimizer.{key}={getattr(self, key)} must be a number of at least 0.")

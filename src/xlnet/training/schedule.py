@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice
 
 ScheduleKind = Literal["linear", "cosine", "constant"]
 _KINDS = ("linear", "cosine", "constant")
@@ -31,11 +31,7 @@ class ScheduleConfig:
     min_lr_ratio: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise ConfigurationError(
-                f"schedule.kind={self.kind!r} is not known; it must be one of {', '.join(_KINDS)}."
-                + did_you_mean(str(self.kind), _KINDS)
-            )
+        check_choice("schedule.kind", self.kind, _KINDS)
         if self.warmup_steps < 0:
             raise ConfigurationError(
                 f"schedule.warmup_steps={self.warmup_steps} must not be negative; 0 is no warm-up."

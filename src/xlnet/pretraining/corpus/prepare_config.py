@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice
 from xlnet.pretraining.corpus.readers import TextFormat
 from xlnet.pretraining.corpus.sentences import SentenceSplitter
 
@@ -52,11 +52,7 @@ class PrepareConfig:
     def __post_init__(self) -> None:
         for key, choices in (("format", TextFormat), ("split_sentences", SplitSentences)):
             value, allowed = getattr(self, key), get_args(choices)
-            if value not in allowed:
-                raise ConfigurationError(
-                    f"{key}={value!r} is not known; it must be one of {', '.join(allowed)}."
-                    + did_you_mean(str(value), allowed)
-                )
+            check_choice(key, value, allowed)
         SentenceSplitter(self.language)  # refuses what is no language code
         if not 0.0 <= self.valid_fraction <= 0.5:
             raise ConfigurationError(f"valid_fraction={self.valid_fraction} must lie in 0 to 0.5.")
