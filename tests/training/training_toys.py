@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from dataclasses import dataclass
-from multiprocessing.context import ForkProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from xlnet.training.report import SilentReporter
 from xlnet.training.schedule import ScheduleConfig
 
 VOCABULARY = 11
+
+# Each process is forked from a server that has imported torch and started no thread. Forked from the test process
+# itself, a child may inherit a lock that one of its many threads held at that moment, and never end.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["xlnet.training.loop"])
 
 
 class ToyModel(nn.Module):
@@ -155,9 +161,9 @@ def _train(output: Path, options: dict[str, Any], messages: Path) -> int:
     return 0
 
 
-def start(output: Path, environment: dict[str, str] | None = None, **options: Any) -> ForkProcess:
-    """Train in a process of its own, to be killed or interrupted; forked, because importing torch takes seconds."""
+def start(output: Path, environment: dict[str, str] | None = None, **options: Any) -> BaseProcess:
+    """Train in a process of its own, to be killed or interrupted."""
     messages = output.with_name(f"{output.name}-{(environment or {}).get('RANK', '0')}.txt")
-    process = ForkProcess(target=train_alone, args=(output, options, environment or {}, messages))
+    process = PROCESSES.Process(target=train_alone, args=(output, options, environment or {}, messages))
     process.start()
     return process

@@ -79,7 +79,6 @@ class World:
         return DistributedDataParallel(
             model,
             device_ids=[device] if device.type == "cuda" else None,
-            broadcast_buffers=False,
             gradient_as_bucket_view=True,
         )
 
