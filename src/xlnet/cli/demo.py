@@ -65,7 +65,9 @@ def demo(*, output: str = "runs/demo", steps: int | None = None, seed: int = 0, 
     report(run_prepare([str(source)], tokenizer, places.corpus, config), places.corpus)
 
     say("3. Pretraining: permutation language modelling with two streams and memory")
-    batches, held_out = open_stream(places.corpus, replace(stream, seed=seed), tokenizer, _HELD_OUT_BATCHES, World(), 0)
+    batches, held_out, _ = open_stream(
+        places.corpus, replace(stream, seed=seed), tokenizer, _HELD_OUT_BATCHES, World(), 0
+    )
     if held_out is None:
         raise MachineError("This Python's pydoc topics are too short to hold out text: use another CPython.")
     import torch

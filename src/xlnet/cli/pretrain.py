@@ -13,6 +13,7 @@ from xlnet.cli.progress import say
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.model import XLNetLMHeadModel
+from xlnet.pretraining.any_subset import AnySubsetConfig
 from xlnet.pretraining.corpus.prepare import PrepareConfig
 from xlnet.pretraining.corpus.readers import read_texts
 from xlnet.pretraining.corpus.token_corpus import TokenCorpus
@@ -92,7 +93,7 @@ def pretrain(
     config = fitting_model_config(model, stream, chosen)
     stream = replace(stream, micro_batches=max(stream.micro_batches, fit.accumulation))
     world = World.from_environment()
-    batches, held_out = open_stream(corpus_folder, stream, chosen, evaluation_count, world, workers)
+    batches, held_out, subsets = open_stream(corpus_folder, stream, chosen, evaluation_count, world, workers)
     network = build_model(config, init, chosen)
     check_settings(network, chosen, batches)
     if world.is_main:
@@ -100,7 +101,9 @@ def pretrain(
         say(f"stream: {batches.describe()}")
         save_settings(places.output, locals())
     fit = replace(fit, resume=resume, device=device, accumulation=stream.micro_batches)
-    result = pretrain_model(network, chosen, batches, fit, places.output, held_out=held_out)
+    result = pretrain_model(
+        network, chosen, batches, fit, places.output, held_out=held_out, any_subset_held_out=subsets
+    )
     if world.is_main:
         summarize(result)
 
@@ -187,8 +190,11 @@ def open_stream(
     evaluation_count: int,
     world: World,
     workers: int,
-) -> tuple[PermutationStream, FixedBatches | None]:
-    """Training batches, and held-out ones where the corpus has a held-out split long enough for a sequence."""
+) -> tuple[PermutationStream, FixedBatches | None, FixedBatches | None]:
+    """Training batches, and held-out ones where the corpus has a held-out split long enough for a sequence.
+
+    The held-out batches follow ``order_kind`` alone; where the stream has any-subset batches, the last ones are such.
+    """
     corpus = TokenCorpus.open(folder, "train")
     made_with = corpus.manifest.tokenizer_fingerprint
     if made_with != tokenizer.fingerprint:
@@ -201,12 +207,19 @@ def open_stream(
     stream = PermutationStream(corpus, config, starts_word, rank=world.rank, world_size=world.size, workers=workers)
     if "valid" not in corpus.manifest.splits or evaluation_count == 0:
         say("no held-out text: the loss on unseen text will not be reported")
-        return stream, None
+        return stream, None, None
+    kinds = [AnySubsetConfig()]
+    if config.any_subset.share:
+        kinds.append(replace(config.any_subset.at_full_width(), share=1.0))
     try:
-        return stream, evaluation_batches(TokenCorpus.open(folder, "valid"), config, starts_word, evaluation_count)
+        valid = TokenCorpus.open(folder, "valid")
+        held_out = [
+            evaluation_batches(valid, replace(config, any_subset=kind), starts_word, evaluation_count) for kind in kinds
+        ]
     except InputError as error:
         say(f"no held-out evaluation: {error}")
-        return stream, None
+        return stream, None, None
+    return stream, held_out[0], held_out[1] if held_out[1:] else None
 
 
 def build_model(config: XLNetConfig, init: str | None, tokenizer: XLNetTokenizer) -> XLNetLMHeadModel:

@@ -19,23 +19,36 @@ class HeldOutLoss:
     Args:
         batches: finite and repeatable, see :func:`xlnet.pretraining.fixed_batches.evaluation_batches`.
         config: of the model.
+        any_subset: any-subset batches, whose loss is reported beside as ``any_subset_loss``.
     """
 
-    def __init__(self, batches: Iterable[PretrainingBatch], config: XLNetConfig) -> None:
+    def __init__(
+        self,
+        batches: Iterable[PretrainingBatch],
+        config: XLNetConfig,
+        any_subset: Iterable[PretrainingBatch] | None = None,
+    ) -> None:
         self.batches = batches
+        self.any_subset = any_subset
         self.objective = PermutationObjective(config)
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Mean negative log-likelihood over all targets, and its exponential."""
+        mean = self._mean_loss(model, self.batches)
+        metrics = {"loss": mean, "perplexity": math.exp(min(mean, 80.0))}
+        if self.any_subset is not None:
+            metrics["any_subset_loss"] = self._mean_loss(model, self.any_subset)
+        return metrics
+
+    def _mean_loss(self, model: nn.Module, batches: Iterable[PretrainingBatch]) -> float:
         loss, count, carried = 0.0, 0, None
         device = next(model.parameters()).device
-        for batch in self.batches:
+        for batch in batches:
             step = self.objective(model, batch.to(device), carried)
             carried = step.carried
             loss += step.loss_sum.item()
             count += int(step.count)
-        mean = loss / max(1, count)
-        return {"loss": mean, "perplexity": math.exp(min(mean, 80.0))}
+        return loss / max(1, count)
 
 
 @torch.no_grad()

@@ -47,7 +47,7 @@ def evaluation_batches(
     Args:
         corpus: held-out text.
         config: settings; where the text is too short for ``batch_size`` lanes the largest number that fits is taken,
-            and ``micro_batches`` counts as one.
+            and ``micro_batches`` counts as one. Rates of any-subset batches are drawn from the whole interval.
         starts_word: bool ``[V]``, True for pieces that begin a word.
         count: how many batches at most; None walks the whole text once.
         special_ids: as for ``PermutationStream``.
@@ -58,7 +58,7 @@ def evaluation_batches(
     """
     if count is not None and count < 1:
         raise ConfigurationError(f"count={count} must be at least 1, or None for the whole text.")
-    single = dataclasses.replace(config, micro_batches=1)
+    single = dataclasses.replace(config, micro_batches=1, any_subset=config.any_subset.at_full_width())
     fitting = max(1, min(config.batch_size, largest_batch(len(corpus), single)))
     stream = PermutationStream(
         corpus, dataclasses.replace(single, batch_size=fitting), starts_word, special_ids=special_ids

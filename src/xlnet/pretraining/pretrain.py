@@ -45,6 +45,12 @@ def check_shapes(config: XLNetConfig, text: StreamConfig) -> None:
             f"attn_type='uni' lets no token look to its right, which contradicts order_kind={text.order_kind!r}. "
             "Use attn_type='bi', or order_kind='left_to_right'."
         )
+    if config.attn_type == "uni" and text.any_subset.share:
+        raise ConfigurationError(
+            f"attn_type='uni' lets no token look to its right, which contradicts any_subset.share="
+            f"{text.any_subset.share}: what stands to the right of a blank is part of its question. "
+            "Use attn_type='bi', or any_subset.share=0."
+        )
     if config.mem_len == 0:
         return
     if text.reuse_len == 0:
@@ -84,6 +90,7 @@ def pretrain(
     output: str | Path,
     *,
     held_out: FixedBatches | None = None,
+    any_subset_held_out: FixedBatches | None = None,
     reporter: Reporter | None = None,
     attended_zeros: bool = False,
 ) -> PretrainResult:
@@ -96,6 +103,7 @@ def pretrain(
         config: of the training loop.
         output: folder of the run; see :func:`xlnet.training.loop.fit` for what it will hold.
         held_out: fixed batches of text that is not trained on; their loss is reported as ``loss``.
+        any_subset_held_out: any-subset batches of the same; beside ``held_out``, reported as ``any_subset_loss``.
         reporter: receives progress.
         attended_zeros: the release's initial memory, see :class:`PermutationObjective`.
 
@@ -109,7 +117,7 @@ def pretrain(
             f"{stream.config.micro_batches}: each micro-batch of a step has lanes of its own. Give both the same value."
         )
     objective = PermutationObjective(model.config, attended_zeros)
-    evaluate = None if held_out is None else HeldOutLoss(held_out, model.config)
+    evaluate = None if held_out is None else HeldOutLoss(held_out, model.config, any_subset_held_out)
 
     def save_model(folder: Path) -> None:
         model.save_pretrained(folder)

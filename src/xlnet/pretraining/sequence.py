@@ -12,7 +12,7 @@ from xlnet.errors import InputError
 from xlnet.pretraining.draws import Draws
 from xlnet.pretraining.permutation import draw_order
 from xlnet.pretraining.segments import Lane, choose_pair
-from xlnet.pretraining.spans import choose_targets
+from xlnet.pretraining.spans import choose_targets, random_words
 from xlnet.pretraining.stream_config import StreamConfig, target_count
 
 Flags = NDArray[np.bool_]
@@ -93,7 +93,13 @@ class Sequence(NamedTuple):
 
 
 def build_sequence(
-    lane: Lane, begin: int, config: StreamConfig, share: float, vocabulary: Vocabulary, draws: Draws
+    lane: Lane,
+    begin: int,
+    config: StreamConfig,
+    share: float,
+    vocabulary: Vocabulary,
+    draws: Draws,
+    any_subset: bool = False,
 ) -> Sequence:
     """``[reused part | A | <sep> | B | <sep> | <cls>]`` from lane position ``begin``.
 
@@ -104,6 +110,8 @@ def build_sequence(
         share: share of the tokens to predict.
         vocabulary: word starts and special ids.
         draws: random numbers of this row and step.
+        any_subset: targets are random words of the whole sequence in lattice order (see ``any_subset``); the reused
+            part then sees the new one.
 
     Raises:
         InputError: for an id outside of the vocabulary.
@@ -117,8 +125,15 @@ def build_sequence(
     types[len(first) + 1 :] = 1
     types[-1] = 2
     functional = vocabulary.is_functional[ids]
-    targets = _targets(vocabulary.starts_word[ids], ~functional, lane.direction, share, config, draws)
-    order = draw_order(targets, functional, config.reuse_len, config.perm_size, config.order_kind, draws)
+    starts_word = vocabulary.starts_word[ids]
+    if any_subset:
+        turn = slice(None, None, lane.direction)
+        goal = target_count(share, int(np.count_nonzero(~functional)))
+        targets = random_words(starts_word[turn], ~functional[turn], goal, draws)[turn]
+        order = draw_order(targets, functional, 0, 0, "lattice", draws)
+    else:
+        targets = _targets(starts_word, ~functional, lane.direction, share, config, draws)
+        order = draw_order(targets, functional, config.reuse_len, config.perm_size, config.order_kind, draws)
     return Sequence(ids, types, order, np.flatnonzero(targets).astype(np.int64))
 
 

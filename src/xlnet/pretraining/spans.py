@@ -8,6 +8,8 @@ context of K times its size. The length n has weight 1/n, as in the release. Two
   and the context of K * n pieces does not include the span, so single random pieces fill up to the goal.
 
 Functional tokens (``<sep>``, ``<cls>``, ``<pad>``) are never targets, and no span runs across one.
+
+Spans keep context around each of them, which suits small shares. ``random_words`` is a random subset of any size.
 """
 
 from __future__ import annotations
@@ -129,6 +131,34 @@ def word_targets(starts_word: Flags, maskable: Flags, goal: int, draws: RandomSo
         mask[begin:end] = True
     _fill_words(mask, maskable, begins, ends, missing, draws)
     return Targets(mask, spans, missing)
+
+
+def random_words(starts_word: Flags, maskable: Flags, goal: int, draws: RandomSource) -> Flags:
+    """A random subset of the words, exactly ``goal`` tokens: words in random order, as long as they fit.
+
+    The rest of a word that was cut off before the part, or by a functional token, counts as a word.
+
+    Args:
+        starts_word: bool ``[L]``, True where a piece begins a word.
+        maskable: bool ``[L]``, False at functional tokens.
+        goal: number of targets, at most the number of True in ``maskable``.
+        draws: source of random numbers.
+
+    Returns:
+        bool ``[L]``, True where the token is predicted.
+    """
+    heads = starts_word.copy()
+    heads[:1] = True
+    heads[1:] |= ~maskable[:-1]
+    begins, ends = words_of(heads, maskable)
+    mask = np.zeros(len(maskable), dtype=np.bool_)
+    missing = goal
+    for word in np.argsort([draws.uniform() for _ in begins], kind="stable").tolist():
+        if ends[word] - begins[word] <= missing:
+            mask[begins[word] : ends[word]] = True
+            missing -= ends[word] - begins[word]
+    _fill_words(mask, maskable, begins, ends, missing, draws)
+    return mask
 
 
 def words_of(starts_word: Flags, maskable: Flags) -> tuple[list[int], list[int]]:

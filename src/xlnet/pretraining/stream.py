@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from xlnet.batch import IGNORED_LABEL, NO_TARGET, PretrainingBatch
 from xlnet.errors import ConfigurationError, InputError
+from xlnet.pretraining.any_subset import AnySubsetConfig
 from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.draws import Draws
 from xlnet.pretraining.lanes import LanePlan
@@ -25,7 +26,8 @@ from xlnet.pretraining.segments import Lane
 from xlnet.pretraining.sequence import Sequence, Vocabulary, build_sequence
 from xlnet.pretraining.stream_config import StreamConfig
 
-_FRACTION_DRAW, _ROW_DRAW = 0, 1
+_FRACTION_DRAW, _ROW_DRAW, _ANY_SUBSET_DRAW = 0, 1, 2
+_SINCE_SAVED = {"any_subset": dataclasses.asdict(AnySubsetConfig())}  # settings younger than some saved states
 
 
 class PermutationStream:
@@ -128,6 +130,7 @@ class PermutationStream:
             raise InputError(
                 f"The saved data position {state!r} is damaged: it must hold epoch, step, micro_batch and settings."
             )
+        saved = {**_SINCE_SAVED, **saved}
         for key in sorted({*saved, *here}):
             if saved.get(key) != here.get(key):
                 raise InputError(
@@ -159,6 +162,7 @@ class PermutationStream:
             f"{self._source.corpus_length:,} tokens in {plan.share_count:,} shares of {plan.share_length:,}; {lanes} "
             f"lanes, {backwards} of them backwards; an epoch is {plan.steps:,} steps or {self.tokens_per_epoch:,} "
             f"positions and leaves the last {plan.share_length - read} tokens of a share unread."
+            + (f" {config.any_subset.describe()}" if config.any_subset.share else "")
         )
 
     def _place(self) -> tuple[int, int, int]:
@@ -206,16 +210,33 @@ class BatchSource:
         if epoch < 0 or not 0 <= step < self._plan.steps or not 0 <= micro_batch < config.micro_batches:
             raise IndexError(f"no batch at epoch {epoch}, step {step}, micro-batch {micro_batch}")
         block = micro_batch * self._world_size + self._rank
-        shares = config.predict_fraction
-        # The same share on every process, so that their batches have the same shape.
-        drawn = Draws(config.seed, _FRACTION_DRAW, epoch, step, micro_batch).below(len(shares)) if shares[1:] else 0
+        rate = self._any_subset_rate(epoch, step, micro_batch)
+        share = self._drawn_fraction(epoch, step, micro_batch) if rate is None else rate
         begin = step * config.advance
         lanes = self._plan.lanes(self._corpus, epoch, block)
         rows = []
         for row, lane in enumerate(lanes):
             draws = Draws(config.seed, _ROW_DRAW, epoch, step, block * config.batch_size + row)
-            rows.append(build_sequence(lane, begin, config, shares[drawn], self._vocabulary, draws))
-        return _collate(rows, [lane.direction for lane in lanes], [self._resets(begin, lane) for lane in lanes])
+            rows.append(build_sequence(lane, begin, config, share, self._vocabulary, draws, rate is not None))
+        # What an any-subset batch leaves in memory has seen what the next sequence asks for.
+        alone = rate is not None or (step > 0 and self._any_subset_rate(epoch, step - 1, micro_batch) is not None)
+        resets = [alone or self._resets(begin, lane) for lane in lanes]
+        return _collate(rows, [lane.direction for lane in lanes], resets)
+
+    # Both depend on no rank: the batches of all processes have the same shape.
+
+    def _drawn_fraction(self, epoch: int, step: int, micro_batch: int) -> float:
+        shares = self._config.predict_fraction
+        drawn = Draws(self._config.seed, _FRACTION_DRAW, epoch, step, micro_batch).below(len(shares))
+        return shares[drawn]
+
+    def _any_subset_rate(self, epoch: int, step: int, micro_batch: int) -> float | None:
+        """Share of the tokens that an any-subset batch hides; None for a batch that follows ``order_kind``."""
+        config = self._config
+        if config.any_subset.share == 0:
+            return None
+        draws = Draws(config.seed, _ANY_SUBSET_DRAW, epoch, step)
+        return config.any_subset.rates(epoch * self._plan.steps + step, config.micro_batches, draws)[micro_batch]
 
     def _resets(self, begin: int, lane: Lane) -> bool:
         rule = self._config.reset_memory

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from xlnet.errors import ConfigurationError, check_choice
+from xlnet.pretraining.any_subset import AnySubsetConfig
 from xlnet.pretraining.permutation import OrderKind
 from xlnet.pretraining.spans import SpanRule
 
@@ -32,6 +33,7 @@ class StreamConfig:
         max_span: longest span of targets, in words or pieces.
         span_rule: ``whole_word``, or ``pieces`` as released (see ``spans``).
         order_kind: ``permutation``, ``lattice``, ``left_to_right`` or ``masked`` (see ``permutation``).
+        any_subset: how many of the batches are any-subset ones instead, and how much those hide (see ``any_subset``).
         reset_memory: ``lane``: where a lane begins its share; ``document``: also where the text passed the end of a
             document; ``never``: not even at the start of an epoch, as released.
         seed: of all random draws.
@@ -51,6 +53,7 @@ class StreamConfig:
     max_span: int = 5
     span_rule: SpanRule = "whole_word"
     order_kind: OrderKind = "permutation"
+    any_subset: AnySubsetConfig = field(default_factory=AnySubsetConfig)
     reset_memory: MemoryReset = "lane"
     seed: int = 0
 
@@ -71,6 +74,11 @@ class StreamConfig:
             raise ConfigurationError(
                 f"perm_size={self.perm_size} has no meaning for order_kind={self.order_kind!r}, which permutes "
                 "nothing: leave it at 0."
+            )
+        if self.any_subset.share and self.reset_memory == "never":
+            raise ConfigurationError(
+                f"reset_memory='never' contradicts any_subset.share={self.any_subset.share}: an any-subset batch "
+                "starts without memory and leaves none. Use reset_memory='lane' or 'document', or any_subset.share=0."
             )
 
     @property
