@@ -19,6 +19,7 @@ from xlnet.pretraining.fixed_batches import evaluation_batches
 from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.tasks.fine_tuned import is_fine_tuned
 from xlnet.text import XLNetTokenizer
+from xlnet.training.config import Precision
 from xlnet.training.device import choose_device
 
 
@@ -30,6 +31,7 @@ def evaluate(
     split: str = "",
     baseline: str | None = None,
     count: int | None = None,
+    precision: Precision = "float32",
     device: str = "auto",
     stream: StreamConfig = StreamConfig(seq_len=128, reuse_len=64),
 ) -> None:
@@ -46,14 +48,16 @@ def evaluate(
         split: fine-tuned: of a folder; by default dev
         baseline: corpus folder whose training split the unigram and bigram baselines count
         count: batches at most; by default the whole text once
+        precision: fine-tuned: arithmetic; bfloat16 is faster where the machine has it
         device: auto, cpu, cuda, cuda:N or mps
         stream: how tokens become sequences and targets
     """
     if is_fine_tuned(model):
-        print(json.dumps(evaluate_task(inputs, model=model, task=task, split=split, device=device), indent=2))
+        found = evaluate_task(inputs, model=model, task=task, split=split, precision=precision, device=device)
+        print(json.dumps(found, indent=2))
         return
-    if task is not None or split:
-        raise ConfigurationError(f"--task and --split are for fine-tuned models, and {model} is none.")
+    if task is not None or split or precision != "float32":
+        raise ConfigurationError(f"--task, --split and --precision are for fine-tuned models, and {model} is none.")
     tokenizer = XLNetTokenizer.from_pretrained(model)
     network = XLNetLMHeadModel.from_pretrained(model, reuse_len=stream.reuse_len).to(choose_device(device))
     with tempfile.TemporaryDirectory() as scratch:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from xlnet.cli.progress import say
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.tasks.config import FineTuneConfig
+from xlnet.tasks.datasets.hub import is_hub
+from xlnet.tasks.datasets.hub_forms import read_benchmark
 from xlnet.tasks.datasets.loading import Loaded, load_task
 from xlnet.tasks.datasets.outputs import write_jsonl, write_predictions
 from xlnet.tasks.datasets.own import adjusted, read_own
@@ -23,6 +25,7 @@ from xlnet.tasks.seeds import finetune_seeds
 from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
 from xlnet.text import XLNetTokenizer
+from xlnet.training.config import Precision
 
 _TASK_OPTIONS = (
     "max_length", "long_text", "stride", "class_weights", "label_smoothing", "text_column", "pair_column",
@@ -84,13 +87,15 @@ def finetune(
     """Fine-tune a model on a task; prints the metrics as JSON.
 
     TASK is a benchmark in its official files (GLUE: cola sst2 mrpc qqp stsb mnli qnli rte wnli; SuperGLUE: boolq cb
-    copa multirc record superglue-rte wic wsc; race race-middle race-high; imdb yelp2 yelp5 amazon2 amazon5 ag dbpedia
-    chnsenticorp; squad squad2), or a kind of task on your own files: classify, multilabel, regress, choose, tag, rank.
+    copa multirc record superglue-rte wic wsc; by comparing candidates: qnli-ranking wnli-ranking wsc-ranking; race
+    race-middle race-high; imdb yelp2 yelp5 amazon2 amazon5 ag dbpedia chnsenticorp; squad squad2), or a kind of task on
+    your own files: classify, multilabel, regress, choose, tag, rank.
     The output folder will hold model/ (what `xlnet predict` loads), result.json, and what a run needs to be resumed.
 
     Args:
         task: name of the task
-        data: folder of the data, or the file to train on
+        data: folder of the data, or the file to train on; or from the hub: hub (the benchmark's own), hub:OWNER/NAME,
+            hub:OWNER/NAME:CONFIG
         model: folder or hub name of the model to start from; a fine-tuned one will do (mnli, then rte)
         output: folder of the run
         dev: file to choose the best weights by; by default what the data folder has
@@ -145,25 +150,26 @@ def _final_metrics(best: FineTuned, loaded: Loaded, config: FineTuneConfig) -> d
     return found
 
 
-def read_inputs(tuned: FineTuned, source: Path, split: str, *, labelled: bool) -> list[Any]:
+def read_inputs(tuned: FineTuned, source: str | Path, split: str, *, labelled: bool) -> list[Any]:
     """Examples for a fine-tuned model: a split of its benchmark's official files, or the records of a file.
 
     Args:
         tuned: says what it reads.
-        source: folder or file.
-        split: of a folder; empty takes ``test`` to predict and ``dev`` to evaluate.
+        source: folder, file, or data set of the hub.
+        split: of a folder or data set; empty takes ``test`` to predict and ``dev`` to evaluate.
         labelled: whether it is to be evaluated.
     """
     task = tuned.task
+    source = source if is_hub(source) else Path(source)
     if task.name not in BENCHMARKS:
-        if source.is_file() and source.suffix not in (".txt", ".conll"):
+        if isinstance(source, Path) and source.is_file() and source.suffix not in (".txt", ".conll"):
             return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
         return read_own(task, source, split or ("dev" if labelled else "test"))
     found = benchmark(task.name)
-    passages = isinstance(task, QuestionAnswering) and source.name.removesuffix(".gz").endswith(".json")
-    if split or labelled or source.is_dir() or passages:
+    passages = isinstance(task, QuestionAnswering) and str(source).removesuffix(".gz").endswith(".json")
+    if not isinstance(source, Path) or split or labelled or source.is_dir() or passages:
         usual = (*found.held_out, *found.final, "dev") if labelled else (*found.test, *found.final, "test")
-        return found.read(source, split or usual[0])
+        return read_benchmark(found, source, split or usual[0])
     return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
 
 
@@ -177,12 +183,14 @@ def predict(
     text_column: str | None = None,
     pair_column: str | None = None,
     batch_size: int = 32,
+    precision: Precision = "float32",
     device: str = "auto",
 ) -> None:
     """Predict with a fine-tuned model: one record for each row of the source, in its order.
 
     Args:
-        source: TSV, CSV or JSONL file with the columns the model was trained on; or the folder of its benchmark
+        source: TSV, CSV or JSONL file with the columns the model was trained on; or the folder of its benchmark;
+            or a data set of the hub, as for finetune
         model: fine-tuned folder
         output: file that ends in .jsonl, .tsv or (rankings) .run; - prints JSONL
         split: of a folder; by default test
@@ -190,15 +198,16 @@ def predict(
         text_column: name of the text's column, where it is called otherwise than in training
         pair_column: name of the second text's column
         batch_size: rows at once
+        precision: arithmetic; bfloat16 is faster where the machine has it
         device: auto, cpu, cuda, cuda:N or mps
     """
     task = read_task(Path(model))[0]
     task = adjusted(task, {"text_column": text_column, "pair_column": pair_column})
-    tuned = FineTuned.from_pretrained(model, device=device, task=task)
+    tuned = FineTuned.from_pretrained(model, device=device, task=task, precision=precision)
     if submission:
-        write_submission(tuned, Path(source), Path(output), split, batch_size)
+        write_submission(tuned, source, Path(output), split, batch_size)
         return
-    predictions = tuned.predict(read_inputs(tuned, Path(source), split, labelled=False), batch_size=batch_size)
+    predictions = tuned.predict(read_inputs(tuned, source, split, labelled=False), batch_size=batch_size)
     if output == "-":
         write_jsonl(predictions, sys.stdout)
     else:
@@ -206,7 +215,7 @@ def predict(
         say(f"{len(predictions):,} predictions in {output}")
 
 
-def write_submission(tuned: FineTuned, source: Path, output: Path, split: str, batch_size: int) -> None:
+def write_submission(tuned: FineTuned, source: str | Path, output: Path, split: str, batch_size: int) -> None:
     """The files that the server of the model's benchmark takes, one for each test split.
 
     Raises:
@@ -222,7 +231,7 @@ def write_submission(tuned: FineTuned, source: Path, output: Path, split: str, b
     for name, test in zip(found.submission, found.test, strict=True):
         if split and test != split:
             continue
-        found.write(tuned.predict(found.read(source, test), batch_size=batch_size), output / name)
+        found.write(tuned.predict(read_benchmark(found, source, test), batch_size=batch_size), output / name)
         say(f"for the server: {output / name}")
 
 
@@ -233,6 +242,7 @@ def evaluate_task(
     task: str | None = None,
     split: str = "",
     batch_size: int = 64,
+    precision: Precision = "float32",
     device: str = "auto",
 ) -> Mapping[str, float]:
     """Metrics of a fine-tuned folder on labelled data.
@@ -243,6 +253,7 @@ def evaluate_task(
         task: another benchmark with the same labels (``ax`` for a model of ``mnli``).
         split: of a folder; by default dev.
         batch_size: rows at once.
+        precision: arithmetic of the forward pass.
         device: auto, cpu, cuda, cuda:N or mps.
     """
     if len(inputs) != 1:
@@ -257,6 +268,6 @@ def evaluate_task(
                 f"--task {task} has the labels {', '.join(theirs) or 'of another kind'}, but the model in {model} was "
                 f"trained on {trained.name} with {', '.join(ours) or 'another kind of labels'}."
             )
-    tuned = FineTuned.from_pretrained(model, device=device, task=chosen)
-    examples = read_inputs(tuned, Path(inputs[0]), split, labelled=True)
+    tuned = FineTuned.from_pretrained(model, device=device, task=chosen, precision=precision)
+    examples = read_inputs(tuned, inputs[0], split, labelled=True)
     return tuned.evaluate(examples, batch_size=batch_size)

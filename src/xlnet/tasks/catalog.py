@@ -10,6 +10,7 @@ from xlnet.tasks.contract import Task
 FAMILIES: dict[str, str] = {
     "text_classification": "xlnet.tasks.families.classification:TextClassification",
     "multi_label": "xlnet.tasks.families.multi_label:MultiLabelClassification",
+    "pairwise_classification": "xlnet.tasks.families.pairwise:PairwiseClassification",
     "text_regression": "xlnet.tasks.families.regression:TextRegression",
     "multiple_choice": "xlnet.tasks.families.multiple_choice:MultipleChoice",
     "token_classification": "xlnet.tasks.families.token_classification:TokenClassification",

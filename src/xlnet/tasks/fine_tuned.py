@@ -20,9 +20,10 @@ from xlnet.tasks.catalog import family
 from xlnet.tasks.contract import Prediction, Task
 from xlnet.tasks.embedding import Pooling, embed_texts
 from xlnet.tasks.lora import merged
-from xlnet.tasks.predicting import evaluate_examples, predict_examples
+from xlnet.tasks.predicting import autocast, evaluate_examples, predict_examples
 from xlnet.tasks.progress import progress_bar
 from xlnet.text import XLNetTokenizer
+from xlnet.training.config import Precision
 from xlnet.training.device import choose_device
 from xlnet.training.loop import FitResult
 from xlnet.training.run_files import write_text
@@ -41,6 +42,7 @@ class FineTuned:
         task: what the model was trained for, with its settings.
         metrics: on the held-out data of its training, with the weights as they are; empty where not known.
         fit: how the training ended, right after :func:`~xlnet.tasks.finetune.finetune`; else None.
+        precision: arithmetic of the forward pass, ``float32``, ``bfloat16`` or ``float16``; weights stay float32.
     """
 
     model: PretrainedModel
@@ -48,15 +50,19 @@ class FineTuned:
     task: Task
     metrics: Mapping[str, float] = field(default_factory=dict)
     fit: FitResult | None = None
+    precision: Precision = "float32"
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, *, device: str = "auto", task: Task | None = None) -> FineTuned:
+    def from_pretrained(
+        cls, folder: str | Path, *, device: str = "auto", task: Task | None = None, precision: Precision = "float32"
+    ) -> FineTuned:
         """Load what :meth:`save_pretrained` wrote.
 
         Args:
             folder: with weights, tokenizer and ``task.json``.
             device: where to put the model.
             task: use this instead of ``task.json`` (a task of your own).
+            precision: arithmetic of the forward pass.
 
         Raises:
             CheckpointError: no fine-tuned folder, or a damaged one.
@@ -64,7 +70,8 @@ class FineTuned:
         folder = Path(folder)
         found, metrics = (task, {}) if task is not None else read_task(folder)
         model = found.model_class.from_pretrained(folder)
-        return cls(model.to(choose_device(device)), XLNetTokenizer.from_pretrained(folder), found, metrics)
+        placed = model.to(choose_device(device))
+        return cls(placed, XLNetTokenizer.from_pretrained(folder), found, metrics, precision=precision)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and ``task.json``."""
@@ -96,7 +103,13 @@ class FineTuned:
         examples = [self._example(value, place) for place, value in enumerate(inputs)]
         with progress_bar("predicting", len(examples), show_progress) as advance:
             return predict_examples(
-                self.model, self.tokenizer, self.task, examples, batch_size=batch_size, advance=advance
+                self.model,
+                self.tokenizer,
+                self.task,
+                examples,
+                batch_size=batch_size,
+                precision=self.precision,
+                advance=advance,
             )
 
     def _example(self, value: Any, place: int) -> Any:
@@ -123,7 +136,13 @@ class FineTuned:
         """
         with progress_bar("evaluating", len(examples), show_progress) as advance:
             return evaluate_examples(
-                self.model, self.tokenizer, self.task, examples, batch_size=batch_size, advance=advance
+                self.model,
+                self.tokenizer,
+                self.task,
+                examples,
+                batch_size=batch_size,
+                precision=self.precision,
+                advance=advance,
             )
 
     def embed(
@@ -135,7 +154,8 @@ class FineTuned:
         show_progress: bool | None = None,
     ) -> Tensor:
         """Sentence vectors ``[N, D]`` float32 on the CPU; see :func:`~xlnet.tasks.embedding.embed_texts`."""
-        with progress_bar("embedding", len(texts), show_progress) as advance:
+        arithmetic = autocast(self.model.device, self.precision)
+        with arithmetic, progress_bar("embedding", len(texts), show_progress) as advance:
             return embed_texts(
                 self.model,
                 self.tokenizer,

@@ -120,7 +120,8 @@ def finetune(
         reporter: receives progress.
 
     Returns:
-        The model with its best (or last) weights, in eval mode, and its metrics on the held-out data.
+        The model with its best (or last) weights, in eval mode, and its metrics on the held-out data; it predicts in
+        the arithmetic it was trained in.
 
     Raises:
         InputError, ConfigurationError, TrainingError, MachineError, Interrupted: as the checks and the loop say.
@@ -158,7 +159,7 @@ def finetune(
     if measure is not None and settings.restore_best and result.best_step != result.step:
         with evaluating(model), autocast(model.device, config.precision):
             metrics = measure(model)
-    tuned = FineTuned(model, tokenizer, task.calibrated(metrics), metrics, result)
+    tuned = FineTuned(model, tokenizer, task.calibrated(metrics), metrics, result, config.precision)
     if world.is_main:
         tuned.write_task(output / "model")
         summary = {

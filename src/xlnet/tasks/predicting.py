@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
-from xlnet.errors import InputError
+from xlnet.errors import ConfigurationError, InputError, check_choice
 from xlnet.model import PretrainedModel
 from xlnet.tasks.batches import sorted_batches
 from xlnet.tasks.contract import Prediction, Row, Task
 from xlnet.text import XLNetTokenizer
+from xlnet.training.config import Precision
 from xlnet.training.evaluation import evaluating
+
+PRECISIONS = get_args(Precision)
 
 Advance = Callable[[int], None]
 """Called with the number of rows just done."""
@@ -46,7 +49,7 @@ def predict_examples(
     examples: Sequence[Any],
     *,
     batch_size: int = 32,
-    precision: str = "float32",
+    precision: Precision = "float32",
     advance: Advance | None = None,
 ) -> list[Prediction]:
     """One prediction for each example, in their order.
@@ -70,8 +73,17 @@ def predict_examples(
     return task.predictions(examples, rows, outputs)
 
 
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """The arithmetic of a forward pass."""
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
+    """The arithmetic of a forward pass.
+
+    Raises:
+        ConfigurationError: no such arithmetic, or one that the device does not have.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    if precision == "float16" and device.type != "cuda":
+        raise ConfigurationError(
+            f"precision='float16' needs CUDA, but the device is {device}. Use bfloat16 or float32."
+        )
     return nullcontext() if precision == "float32" else torch.autocast(device.type, getattr(torch, precision))
 
 
@@ -82,7 +94,7 @@ def evaluate_examples(
     examples: Sequence[Any],
     *,
     batch_size: int = 32,
-    precision: str = "float32",
+    precision: Precision = "float32",
     advance: Advance | None = None,
 ) -> dict[str, float]:
     """Metrics of the task on labelled examples; arguments as for :func:`predict_examples`.

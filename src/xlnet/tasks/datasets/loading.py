@@ -13,6 +13,8 @@ import numpy as np
 from xlnet.errors import ConfigurationError, InputError, did_you_mean
 from xlnet.tasks.contract import Task
 from xlnet.tasks.datasets.benchmark import Benchmark
+from xlnet.tasks.datasets.hub import is_hub, is_single
+from xlnet.tasks.datasets.hub_forms import read_benchmark
 from xlnet.tasks.datasets.own import KINDS, adjusted, has_split, kind, read_own
 from xlnet.tasks.datasets.registry import BENCHMARKS, benchmark
 from xlnet.tasks.families.classification import TextClassification, balanced_weights
@@ -49,7 +51,8 @@ def load_task(
 
     Args:
         name: a benchmark (``sst2``), or a kind of task on files of one's own (``classify``).
-        data: folder, or a file with the training examples.
+        data: folder, or a file with the training examples; or a data set of the hub, as
+            :mod:`xlnet.tasks.datasets.hub` says.
         dev: file to choose by; by default what the folder has, else ``dev_share`` of the training data.
         dev_share: share of the training examples held out where there is no other held-out set; 0 holds out none.
         limit: training examples at most, drawn at random; 0 is all.
@@ -63,7 +66,7 @@ def load_task(
         raise ConfigurationError(f"dev_share={dev_share} must lie in [0, 1).")
     changes = dict(changes or {})
     weights = changes.pop("class_weights", None)
-    place = Path(data)
+    place: str | Path = data if is_hub(data) else Path(data)
     if name in KINDS:
         loaded = _own(name, place, dev, changes)
     else:
@@ -86,21 +89,20 @@ def load_task(
     return loaded
 
 
-def _official(found: Benchmark, place: Path, dev: str | Path | None, changes: Mapping[str, Any]) -> Loaded:
+def _official(found: Benchmark, place: str | Path, dev: str | Path | None, changes: Mapping[str, Any]) -> Loaded:
     task = adjusted(found.task, changes)
     if not found.train:
         raise ConfigurationError(f"{task.name} has no training data: evaluate another task's model on it.")
-    train = found.read(place, found.train)
+    train = read_benchmark(found, place, found.train)
     if dev is not None:
-        return Loaded(
-            task, TaskData(train, {"dev": found.read(Path(dev), found.held_out[0] if found.held_out else "dev")})
-        )
+        split = found.held_out[0] if found.held_out else "dev"
+        return Loaded(task, TaskData(train, {"dev": read_benchmark(found, dev, split)}))
     held_out: dict[str, Sequence[Any]] = {}
-    # A single file is what to learn from; read again, it would be its own held-out data.
-    alone = place.is_file()
+    # A single set of rows is what to learn from; read again, it would be its own held-out data.
+    alone = is_single(place)
     for number, split in enumerate(() if alone else found.held_out):
         try:
-            held_out[split] = found.read(place, split)
+            held_out[split] = read_benchmark(found, place, split)
         except InputError as error:
             if number == 0:
                 raise
@@ -108,20 +110,20 @@ def _official(found: Benchmark, place: Path, dev: str | Path | None, changes: Ma
     final: dict[str, Sequence[Any]] = {}
     for split in () if alone else found.final:
         try:
-            final[split] = found.read(place, split)
+            final[split] = read_benchmark(found, place, split)
         except InputError as error:
             _log.warning("%s: no final test: %s", task.name, error)
     return Loaded(task, TaskData(train, held_out), final)
 
 
-def _own(name: str, place: Path, dev: str | Path | None, changes: Mapping[str, Any]) -> Loaded:
+def _own(name: str, place: str | Path, dev: str | Path | None, changes: Mapping[str, Any]) -> Loaded:
     described = kind(name)
     task = adjusted(described.task, changes)
     train = read_own(task, place, "train")
     if dev is not None:
-        held_out = {"dev": read_own(task, Path(dev), "dev")}
+        held_out = {"dev": read_own(task, dev, "dev")}
     else:
-        collection = name == "rank" and place.is_dir() and not has_split(place, "train")
+        collection = name == "rank" and not is_hub(place) and Path(place).is_dir() and not has_split(place, "train")
         held_out = {"dev": read_own(task, place, "dev")} if has_split(place, "dev") or collection else {}
     final = {"test": read_own(task, place, "test")} if has_split(place, "test") else {}
     labelled = {split: found for split, found in final.items() if all(e.label is not None for e in found)}

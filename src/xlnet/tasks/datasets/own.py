@@ -10,6 +10,7 @@ from typing import Any
 from xlnet.errors import ConfigurationError, did_you_mean
 from xlnet.tasks.contract import Task
 from xlnet.tasks.datasets.conll import read_words
+from xlnet.tasks.datasets.hub import is_hub, open_hub
 from xlnet.tasks.datasets.ranking import read_ranking
 from xlnet.tasks.datasets.tables import find_file, read_records
 from xlnet.tasks.families.classification import TextClassification, label_names
@@ -73,19 +74,23 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def read_own(task: Task, path: Path, split: str) -> list[Any]:
-    """Examples from a file, or from the file of a split in a folder.
+def read_own(task: Task, path: str | Path, split: str) -> list[Any]:
+    """Examples from a file, from the file of a split in a folder, or from a data set of the hub.
 
     Raises:
         InputError: nothing is there, or it cannot be read; names file, line, columns.
     """
-    if isinstance(task, TokenClassification):
-        return read_words(path, split)
-    names = [f"{stem}.{ending}" for stem in _SPLITS[split] for ending in _ENDINGS]
-    present = path.is_file() or any((path / name).is_file() or (path / f"{name}.gz").is_file() for name in names)
-    if isinstance(task, Ranking) and path.is_dir() and not present:
-        return read_ranking(path, "all" if split == "test" else split)
-    records = read_records(find_file(path, names))
+    if is_hub(path):
+        records = open_hub(path).records(split)
+    else:
+        path = Path(path)
+        if isinstance(task, TokenClassification):
+            return read_words(path, split)
+        names = [f"{stem}.{ending}" for stem in _SPLITS[split] for ending in _ENDINGS]
+        present = path.is_file() or any((path / name).is_file() or (path / f"{name}.gz").is_file() for name in names)
+        if isinstance(task, Ranking) and path.is_dir() and not present:
+            return read_ranking(path, "all" if split == "test" else split)
+        records = read_records(find_file(path, names))
     examples = [task.example(record.values, record.where, i) for i, record in enumerate(records)]
     label = getattr(task, "label_column", None)
     if label and records and split == "train" and not any(label in record.values for record in records):
@@ -93,8 +98,11 @@ def read_own(task: Task, path: Path, split: str) -> list[Any]:
     return examples
 
 
-def has_split(path: Path, split: str) -> bool:
-    """Whether a folder of the user's has a file for a split."""
+def has_split(path: str | Path, split: str) -> bool:
+    """Whether a folder of the user's has a file for a split, or a data set of the hub has that split."""
+    if is_hub(path):
+        return open_hub(path).name_of(split) is not None
+    path = Path(path)
     stems = tuple(f"{stem}." for stem in _SPLITS[split])
     return path.is_dir() and any(item.name.startswith(stems) or item.name == f"eng.test{'ab'[split == 'test']}"
                                  for item in path.iterdir())  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,24 +59,31 @@ def read_passage(path: Path, level: str) -> list[ChoiceExample]:
         asked = list(zip(questions, options, answers, strict=True))
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no RACE passage ({type(error).__name__}: {error}).") from error
-    context = re.sub(r"\s+", " ", article.replace("\n", " "))
-    examples = []
-    for number, (question, names, answer) in enumerate(asked):
-        if answer is not None and answer not in LETTERS[: len(names)]:
-            raise InputError(f"{path}, question {number + 1}: answer {answer!r} must be a letter from A to "
-                             f"{LETTERS[len(names) - 1]}.")  # fmt: skip
-        examples.append(
-            ChoiceExample(
-                id=f"{level}{path.stem}-{number}",
-                context=context,
-                choices=tuple(statement(question, name) for name in names),
-                label=None if answer is None else (LETTERS.index(answer),),
-                names=tuple(names),
-                group=level,
-                where=f"{path}, question {number + 1}",
-            )
-        )
-    return examples
+    return [
+        race_question(article, *parts, f"{level}{path.stem}-{number}", level, f"{path}, question {number + 1}")
+        for number, parts in enumerate(asked)
+    ]
+
+
+def race_question(
+    article: str, question: str, names: Sequence[str], answer: str | None, identity: str, level: str, where: str
+) -> ChoiceExample:
+    """One question with its choices.
+
+    Raises:
+        InputError: ``answer`` is no letter of a choice.
+    """
+    if answer is not None and answer not in LETTERS[: len(names)]:
+        raise InputError(f"{where}: answer {answer!r} must be a letter from A to {LETTERS[len(names) - 1]}.")
+    return ChoiceExample(
+        id=identity,
+        context=re.sub(r"\s+", " ", article),
+        choices=tuple(statement(question, name) for name in names),
+        label=None if answer is None else (LETTERS.index(answer),),
+        names=tuple(names),
+        group=level,
+        where=where,
+    )
 
 
 def _benchmark(name: str, levels: tuple[str, ...]) -> Benchmark:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from xlnet.errors import ConfigurationError, did_you_mean
 from xlnet.tasks.datasets.benchmark import Benchmark
+from xlnet.tasks.datasets.comparisons import COMPARISONS
 from xlnet.tasks.datasets.glue import GLUE
 from xlnet.tasks.datasets.race import RACE
 from xlnet.tasks.datasets.superglue import SUPERGLUE
 from xlnet.tasks.datasets.topics import TOPICS
 from xlnet.tasks.squad.benchmark import SQUAD
 
-BENCHMARKS: dict[str, Benchmark] = {**GLUE, **SUPERGLUE, **RACE, **SQUAD, **TOPICS}
+BENCHMARKS: dict[str, Benchmark] = {**GLUE, **SUPERGLUE, **COMPARISONS, **RACE, **SQUAD, **TOPICS}
 
 
 def benchmark(name: str) -> Benchmark:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,16 +118,24 @@ def parse_record(record: Record) -> Iterator[ChoiceExample]:
     spans = [(_need(span, "start", where), _need(span, "end", where)) for span in _need(passage, "entities", where)]
     # The ends of ReCoRD's spans are inclusive.
     names = tuple(dict.fromkeys(text[start : end + 1] for start, end in spans))
-    context = text.replace("\n@highlight\n", " ").replace("@highlight", " ")
     for query in _need(values, "qas", where):
         answers = query.get("answers")
-        right = None
-        if answers is not None:
-            wanted = {answer["text"] for answer in answers}
-            right = tuple(i for i, name in enumerate(names) if name in wanted)
-        words = column(query, "query", where)
-        choices = tuple(words.replace("@placeholder", name) for name in names)
-        yield ChoiceExample(str(_need(query, "idx", where)), context, choices, right, names, where=where)
+        right = None if answers is None else {answer["text"] for answer in answers}
+        yield cloze(text, column(query, "query", where), names, right, str(_need(query, "idx", where)), where)
+
+
+def cloze(
+    passage: str, query: str, names: tuple[str, ...], right: Collection[str] | None, identity: str, where: str
+) -> ChoiceExample:
+    """A query of ReCoRD with each of ``names`` in its gap; ``right`` are those that fill it, None where not known."""
+    return ChoiceExample(
+        identity,
+        passage.replace("\n@highlight\n", " ").replace("@highlight", " "),
+        tuple(query.replace("@placeholder", name) for name in names),
+        None if right is None else tuple(i for i, name in enumerate(names) if name in right),
+        names,
+        where=where,
+    )
 
 
 def parse_wic(record: Record) -> Iterator[TextExample]:

@@ -28,7 +28,7 @@ def read_imdb(folder: Path, split: str) -> list[TextExample]:
         return [
             TextExample(
                 str(number),
-                _without_breaks(column(record.values, "text", record.where)),
+                without_breaks(column(record.values, "text", record.where)),
                 label=_POLARITY.get(label := column(record.values, "label", record.where), label),
                 where=record.where,
             )
@@ -37,14 +37,15 @@ def read_imdb(folder: Path, split: str) -> list[TextExample]:
     examples = []
     for label in ("neg", "pos"):
         for path in sorted((place / label).glob("*.txt")):
-            text = _without_breaks(read_text(path).strip())
+            text = without_breaks(read_text(path).strip())
             examples.append(TextExample(f"{label}/{path.stem}", text, label=label, where=str(path)))
     if not examples:
         raise InputError(f"{place} holds no neg/*.txt and pos/*.txt, as IMDB has.")
     return examples
 
 
-def _without_breaks(text: str) -> str:
+def without_breaks(text: str) -> str:
+    """Line breaks of HTML become a space, as released."""
     return text.replace("<br />", " ")
 
 

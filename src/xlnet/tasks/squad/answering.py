@@ -16,6 +16,7 @@ from xlnet.tasks.contract import Prediction
 from xlnet.tasks.fine_tuned import FineTuned
 from xlnet.tasks.squad.search import Candidate
 from xlnet.tasks.squad.task import QuestionAnswering
+from xlnet.training.config import Precision
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ class Answerer:
             )
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, *, device: str = "auto") -> Answerer:
-        """Load a folder that ``xlnet finetune squad`` (or ``squad2``) wrote.
+    def from_pretrained(cls, folder: str | Path, *, device: str = "auto", precision: Precision = "float32") -> Answerer:
+        """Load a folder that ``xlnet finetune squad`` (or ``squad2``) wrote; see :meth:`FineTuned.from_pretrained`.
 
         Raises:
             CheckpointError: no fine-tuned folder, or a damaged one.
             InputError: one of another kind of task.
         """
-        return cls(FineTuned.from_pretrained(folder, device=device))
+        return cls(FineTuned.from_pretrained(folder, device=device, precision=precision))
 
     def answer(self, question: str, passage: str) -> FoundAnswer:
         """The answer to one question."""

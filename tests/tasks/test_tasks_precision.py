@@ -1,0 +1,73 @@
+"""bfloat16: every kind of task trains and predicts in it, close to float32; what a device cannot do is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from task_toys import toy_run, toy_texts
+from test_tasks_overfit import families
+
+from xlnet.errors import ConfigurationError
+from xlnet.tasks.families.pairwise import PairwiseClassification
+from xlnet.tasks.fine_tuned import FineTuned
+from xlnet.tasks.predicting import autocast, run_rows
+from xlnet.tasks.squad.examples import Answer, SquadExample
+from xlnet.tasks.squad.task import QuestionAnswering
+
+PASSAGE = "The value of a class is the name of its module."
+CASES: dict[str, tuple[Any, list[Any]]] = {
+    **families(),
+    "compared": (PairwiseClassification(max_length=32), toy_texts(100)),
+    "squad2": (
+        QuestionAnswering(max_length=32, max_query_length=8),
+        [SquadExample(str(i), "What is it?", PASSAGE, (Answer("value", 4),) if i % 2 else ()) for i in range(16)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_training_and_outputs_in_bfloat16(name: str, tmp_path: Path) -> None:
+    task, examples = CASES[name]
+    examples = examples[:16]
+    tuned = toy_run(tmp_path / "run", task, examples, precision="bfloat16", steps=3)
+    assert tuned.precision == "bfloat16"
+    assert tuned.fit is not None
+    assert np.isfinite(tuned.fit.loss)
+    assert {p.dtype for p in tuned.model.parameters()} == {torch.float32}
+    rows = task.features(examples, tuned.tokenizer, training=False)
+    found = []
+    for precision in ("float32", "bfloat16"):
+        with autocast(tuned.model.device, precision):  # type: ignore[arg-type]
+            outputs = run_rows(tuned.model, task, rows, device=tuned.model.device)
+        if name == "squad2":
+            outputs = [np.array([beams.cls_logit], dtype=np.float32) for beams in outputs]
+        found.append(np.concatenate([np.ravel(output) for output in outputs]))
+    assert found[0].dtype == found[1].dtype == np.float32
+    assert not np.array_equal(*found)
+    np.testing.assert_allclose(*found, atol=0.05 * max(1.0, float(np.abs(found[0]).max())))
+    assert set(tuned.evaluate(examples)) == set(tuned.metrics)
+
+
+def test_a_loaded_model_predicts_in_what_it_is_told(tuned: FineTuned, tmp_path: Path) -> None:
+    tuned.save_pretrained(tmp_path)
+    half = FineTuned.from_pretrained(tmp_path, device="cpu", precision="bfloat16")
+    texts = ["good value", "bad class of a module", ""]
+    near, exact = half.predict(texts), tuned.predict(texts)
+    for a, b in zip(near, exact, strict=True):
+        assert a["probabilities"] != b["probabilities"]
+        assert a["probabilities"]["1"] == pytest.approx(b["probabilities"]["1"], abs=0.02)
+    vectors = half.embed(texts)
+    assert vectors.dtype == torch.float32
+    assert not torch.equal(vectors, tuned.embed(texts))
+    torch.testing.assert_close(vectors, tuned.embed(texts), atol=0.05, rtol=0.05)
+
+
+def test_float16_needs_a_gpu_and_words_are_checked(tuned: FineTuned) -> None:
+    for precision, text in (("float16", "needs CUDA"), ("half", "bfloat16")):
+        other = FineTuned(tuned.model, tuned.tokenizer, tuned.task, precision=precision)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match=text):
+            other.predict(["good"])
