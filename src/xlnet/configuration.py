@@ -17,13 +17,13 @@ from xlnet.errors import ConfigurationError, check_choice, did_you_mean
 FeedForwardActivation = Literal["gelu_tanh", "gelu", "relu"]
 AttentionType = Literal["bi", "uni"]
 SummaryType = Literal["last", "first", "mean", "attn"]
-AttentionBackend = Literal["auto", "reference", "tiles", "sdpa"]
+AttentionBackend = Literal["auto", "reference", "tiles", "compiled", "sdpa"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "ff_activation": ("gelu_tanh", "gelu", "relu"),
     "attn_type": ("bi", "uni"),
     "summary_type": ("last", "first", "mean", "attn"),
-    "attention_backend": ("auto", "reference", "tiles", "sdpa"),
+    "attention_backend": ("auto", "reference", "tiles", "compiled", "sdpa"),
     "summary_activation": ("tanh", "none"),
 }
 _POSITIVE = ("vocab_size", "n_layer", "d_model", "n_head", "d_head", "d_inner")

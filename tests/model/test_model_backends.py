@@ -16,7 +16,7 @@ from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError
-from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, tiles
+from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, attention, attention_compiled, tiles
 from xlnet.model.attention import BACKENDS, choose_backend, reference_attention
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.geometry import Geometry
@@ -141,15 +141,16 @@ def run(backend: Any, inputs: AttentionInputs, dtype: torch.dtype, upstream: Ten
     return {"out": out.detach().double(), **{n: g.double() for n, g in found.items() if g is not None}}
 
 
-@pytest.mark.parametrize("tile_rows", [3, 128])
+@pytest.mark.parametrize(("tile_rows", "tile_entries"), [(3, 60), (3, 10_000), (128, 60), (128, 400)])
 @pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS.keys())
 @pytest.mark.parametrize("backend", FAST)
 def test_equals_the_reference(
-    backend: str, situation: Situation, tile_rows: int, monkeypatch: pytest.MonkeyPatch
+    backend: str, situation: Situation, tile_rows: int, tile_entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float64 to rounding; in float32 and bfloat16 with at most twice the reference's own error."""
-    monkeypatch.setattr(tiles, "TILE_ROWS", tile_rows)
-    monkeypatch.setattr(tiles, "TILE_ENTRIES", 60)
+    for module in (tiles, attention_compiled):
+        monkeypatch.setattr(module, "TILE_ROWS", tile_rows)
+        monkeypatch.setattr(module, "TILE_ENTRIES", tile_entries)
     torch.manual_seed(1)
     geometry = situation.geometry()
     squares: dict[tuple[torch.dtype, str], Tensor] = {}
@@ -269,7 +270,7 @@ def test_dropout_statistics(backend: str) -> None:
     inputs = dataclasses.replace(situation.flat(), dropatt=0.3)
     out = BACKENDS[backend](inputs)  # [B, R, N, S]: probabilities after dropout, all equal before
     kept = out > 0
-    rate = 77 / 256 if backend == "tiles" else 0.3
+    rate = 77 / 256 if backend in ("tiles", "compiled") else 0.3
     assert torch.allclose(out[kept], torch.tensor(1 / keys / (1 - rate), dtype=out.dtype), rtol=1e-6)
     count = kept.numel()
     assert abs(float(kept.double().mean()) - (1 - rate)) < 4 * (rate * (1 - rate) / count) ** 0.5
@@ -289,11 +290,33 @@ def test_recorded_arrays(backend: str, dtype: torch.dtype, golden: Path, monkeyp
     content_stream(golden, "a2_content_B", dtype)
 
 
+@pytest.mark.parametrize("compiler", [True, False])
+def test_automatic_choice_for_millions_of_scores(compiler: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "can_compile", lambda: compiler)
+    many = Situation(length=800, batch=3).inputs()
+    assert choose_backend("auto", many) is BACKENDS["compiled" if compiler else "tiles"]
+    if not compiler:
+        with pytest.raises(ConfigurationError, match="needs Linux and a C compiler"):
+            choose_backend("compiled", many)
+
+
+def test_dropout_does_not_depend_on_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are numbered over the whole call, so any cut draws the same."""
+    torch.manual_seed(3)
+    inputs = dataclasses.replace(Situation(batch=5, targets=4, memory=6, direction=True).inputs(), dropatt=0.4)
+    found = []
+    for rows, entries in ((2, 1), (128, 100_000), (5, 300)):
+        monkeypatch.setattr(attention_compiled, "TILE_ROWS", rows)
+        monkeypatch.setattr(attention_compiled, "TILE_ENTRIES", entries)
+        torch.manual_seed(4)
+        found.append(attention_compiled.compiled_attention(inputs))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-12, atol=1e-12)
+
+
 def test_automatic_choice_and_override() -> None:
     inputs = Situation().inputs()
     assert choose_backend("auto", inputs) is reference_attention, "few scores"
-    many = Situation(length=800, batch=3).inputs()
-    assert choose_backend("auto", many) is BACKENDS["tiles"], "millions of scores"
     assert choose_backend("reference", inputs) is reference_attention
     with pytest.raises(ConfigurationError, match="flex"):
         choose_backend("flex", inputs)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from xlnet.errors import ConfigurationError, MachineError
-from xlnet.model import few_rows
+from xlnet.model import compiled, few_rows
 from xlnet.model.few_rows import MOST_ROWS, choose_linear
 
 
@@ -80,8 +80,8 @@ def test_without_a_compiler_torch_serves(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_failing_compiler_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    monkeypatch.setattr(few_rows.Path, "home", classmethod(lambda cls: tmp_path))
-    monkeypatch.setattr(few_rows.shutil, "which", lambda name: "/bin/false")
+    monkeypatch.setattr(compiled.Path, "home", classmethod(lambda cls: tmp_path))
+    monkeypatch.setattr(compiled.shutil, "which", lambda name: "/bin/false")
     few_rows._kernels.cache_clear()
     try:
         assert few_rows._kernels() is None

@@ -45,3 +45,22 @@ def test_without_gradients() -> None:
     with torch.no_grad():
         value = vocabulary_cross_entropy(states, torch.eye(5, 4), torch.zeros(5), labels)
     torch.testing.assert_close(value, plain_cross_entropy(states, torch.eye(5, 4), torch.zeros(5), labels))
+
+
+@pytest.mark.parametrize("places", [7, CHUNK_ROWS + 5])
+def test_under_autocast_it_is_the_form_of_that_dtype(places: int) -> None:
+    """Weights and states in float32, as a model has them; the product and its gradients in bfloat16."""
+    torch.manual_seed(1)
+    labels = torch.randint(0, 17, (2, places)).masked_fill(torch.rand(2, places) < 0.2, -100)
+    states, weight, bias = torch.randn(2, places, 8), torch.randn(17, 8), torch.randn(17)
+    leaves = [tensor.clone().requires_grad_() for tensor in (states, weight, bias)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = vocabulary_cross_entropy(*leaves, labels)
+    loss.backward()
+    rounded = [tensor.bfloat16().requires_grad_() for tensor in (states, weight, bias)]
+    expected = vocabulary_cross_entropy(*rounded, labels)
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    for leaf, other in zip(leaves, rounded, strict=True):
+        assert leaf.grad is not None and leaf.grad.dtype == torch.float32
+        torch.testing.assert_close(leaf.grad, other.grad.float())

@@ -15,13 +15,15 @@ from torch import Tensor
 
 from xlnet.configuration import AttentionBackend
 from xlnet.errors import ConfigurationError
+from xlnet.model.attention_compiled import can_compile, compiled_attention
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.attention_sdpa import sdpa_attention
 from xlnet.model.attention_tiles import tiled_attention
 from xlnet.model.dropout import dropout
 
-# Below so many scores the plain formula, whose scores still fit the cache, is faster on CPU than a walk over tiles.
+# Below so many scores the plain formula, whose scores still fit the cache, is as fast on CPU as a walk over tiles.
 _WORTH_TILES = 4_000_000
+_WORTH_KERNELS = 2_000_000
 
 Backend = Callable[[AttentionInputs], Tensor]
 
@@ -66,6 +68,7 @@ def weigh_values(probabilities: Tensor, inputs: AttentionInputs) -> Tensor:
 BACKENDS: dict[str, Backend] = {
     "reference": reference_attention,
     "tiles": tiled_attention,
+    "compiled": compiled_attention,
     "sdpa": sdpa_attention,
 }
 
@@ -83,7 +86,14 @@ def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
         if inputs.query.device.type != "cpu":
             return sdpa_attention
         batch, rows, heads, _ = inputs.query.shape
-        return tiled_attention if batch * heads * rows * inputs.key.shape[1] > _WORTH_TILES else reference_attention
+        scores = batch * heads * rows * inputs.key.shape[1]
+        if scores > _WORTH_KERNELS and can_compile():
+            return compiled_attention
+        return tiled_attention if scores > _WORTH_TILES else reference_attention
+    if name == "compiled" and not can_compile():
+        raise ConfigurationError(
+            "attention_backend='compiled' needs Linux and a C compiler (cc, gcc or clang); use 'auto' or 'tiles'."
+        )
     if name not in BACKENDS:
         raise ConfigurationError(
             f"attention_backend={name!r} is not available here; available: auto, {', '.join(BACKENDS)}."

@@ -178,7 +178,7 @@ class TiledAttention(torch.autograd.Function):
             upstream = gradient[number].to(compute)
             part = SequenceGradients(grads, number, upstream, out[number], inverses[number], scale_of(settings.dropatt))
             table = plan.table(weights.position_key, number)
-            table_gradient = plan.table_gradient(grads.position_key, number)
+            table_gradient = plan.table_gradient(number, compute)
             for tile in plan.tiles(number):
                 for heads in plan.heads:
                     score = tile_scores(tile, heads, sequence, table)

@@ -8,27 +8,20 @@ kept in the user's cache folder; everywhere else ``linear`` serves, with the sam
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from xlnet.errors import ConfigurationError, MachineError
+from xlnet.model.compiled import load_compiled
 
 Products = Literal["auto", "torch", "compiled"]
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 MOST_ROWS = 4
 _SMALLEST = 1 << 16
-_SECONDS = 60
-_FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 
 
 def choose_linear(products: Products) -> Linear:
@@ -99,32 +92,9 @@ void rows{rows}(const float *restrict x, const float *restrict w, const float *r
 
 @lru_cache(maxsize=1)
 def _kernels() -> tuple[Callable[..., None], ...] | None:
-    """The compiled functions for one to four rows, or None where they cannot be built or loaded."""
-    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
-    if platform.system() != "Linux" or compiler is None:
-        return None
-    mark = hashlib.sha256("\0".join((kernel_source(), compiler, *_FLAGS, _processor())).encode()).hexdigest()[:16]
-    library = Path.home() / ".cache" / "xlnet" / f"few_rows-{mark}.so"
-    try:
-        if not library.is_file():
-            _build(compiler, library)
-        loaded = ctypes.CDLL(str(library))
-        if _openmp_runtimes() != 1:  # two runtimes would fight for the cores
-            return None
-        return tuple(_function(loaded, rows) for rows in range(1, MOST_ROWS + 1))
-    except (OSError, RuntimeError, subprocess.SubprocessError, AttributeError):
-        return None
-
-
-def _build(compiler: str, library: Path) -> None:
-    """Compile beside the final place, then move there, so that no half-written file is ever loaded."""
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        source, built = Path(folder) / "few_rows.c", Path(folder) / "few_rows.so"
-        source.write_text(kernel_source(), encoding="utf-8")
-        command = [compiler, *_FLAGS, "-o", str(built), str(source)]
-        subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
-        built.replace(library)
+    """The compiled functions for one to four rows, or None where they cannot be had."""
+    loaded = load_compiled("few_rows", kernel_source())
+    return None if loaded is None else tuple(_function(loaded, rows) for rows in range(1, MOST_ROWS + 1))
 
 
 def _function(loaded: ctypes.CDLL, rows: int) -> Callable[..., None]:
@@ -132,15 +102,3 @@ def _function(loaded: ctypes.CDLL, rows: int) -> Callable[..., None]:
     function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_ssize_t] * 2 + [ctypes.c_int]
     function.restype = None
     return function
-
-
-def _processor() -> str:
-    """What the compiler tunes for: the cache folder may be shared by unlike machines."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    return platform.machine() + "".join(sorted({x for x in lines if x.startswith(("model name", "flags", "Features"))}))
-
-
-def _openmp_runtimes() -> int:
-    """How many OpenMP libraries this process has loaded."""
-    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-    return len({line.split()[-1] for line in maps if "libgomp" in line or "libomp" in line or "libiomp" in line})

@@ -28,15 +28,20 @@ def vocabulary_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, label
     Returns:
         A scalar, computed in at least float32; exactly 0 where no label counts.
     """
-    weight, bias = weight.to(states.dtype), bias.to(states.dtype)
     if torch.compiler.is_compiling():
-        return plain_cross_entropy(states, weight, bias, labels)
+        return plain_cross_entropy(states, weight.to(states.dtype), bias.to(states.dtype), labels)
+    device = states.device.type
+    if torch.is_autocast_enabled(device):
+        # Autocast does not reach into a function with a backward of its own: cast here, once, as it would have done.
+        states = states.to(torch.get_autocast_dtype(device))
+    weight, bias = weight.to(states.dtype), bias.to(states.dtype)
     counted = labels != IGNORED_LABEL
     if bool(counted.all()):
         states, labels = states.flatten(0, 1), labels.flatten()
     else:
         states, labels = states[counted], labels[counted]
-    return ChunkedCrossEntropy.apply(states, weight, bias, labels)
+    with torch.autocast(device, enabled=False):
+        return ChunkedCrossEntropy.apply(states, weight, bias, labels)
 
 
 def plain_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:

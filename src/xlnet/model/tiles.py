@@ -92,11 +92,11 @@ class Plan:
             self.tables[sign] = columns
         return self.tables[sign].transpose(0, 1)
 
-    def table_gradient(self, position_key: Tensor, number: int) -> Tensor:
-        """Zeros like :meth:`table`, to add to."""
+    def table_gradient(self, number: int, dtype: torch.dtype) -> Tensor:
+        """Zeros in the shape of :meth:`table`, to add to."""
         sign = self.sign(number)
         if sign not in self.gradients:
-            self.gradients[sign] = torch.zeros_like(self.tables[sign])
+            self.gradients[sign] = torch.zeros_like(self.tables[sign], dtype=dtype)
         return self.gradients[sign].transpose(0, 1)
 
     def add_table_gradients(self, position_key: Tensor) -> None:

@@ -1,0 +1,81 @@
+"""C kernels that are built once on the user's machine: optional, kept in the user's cache folder, never required.
+
+Every kernel has a complete form in Python beside it; where no C compiler is at hand, that form serves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+_SECONDS = 60
+_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+
+
+def load_compiled(name: str, source: str, definitions: tuple[str, ...] = ()) -> ctypes.CDLL | None:
+    """Build C code if it was not built before, and load it.
+
+    Args:
+        name: of the library's file.
+        source: C code; may use OpenMP.
+        definitions: names to define for the preprocessor.
+
+    Returns:
+        The library, or None where it cannot be had: not Linux, no compiler (cc, gcc or clang), a failed build, or two
+        OpenMP libraries in the process, which would fight for the cores.
+    """
+    compiler = _compiler()
+    if compiler is None:
+        return None
+    flags = (*_FLAGS, *(f"-D{definition}" for definition in definitions))
+    mark = hashlib.sha256("\0".join((source, compiler, *flags, *sorted(_processor()))).encode()).hexdigest()[:16]
+    library = Path.home() / ".cache" / "xlnet" / f"{name}-{mark}.so"
+    try:
+        if not library.is_file():
+            _build([compiler, *flags], source, library)
+        loaded = ctypes.CDLL(str(library))
+        return loaded if _openmp_runtimes() == 1 else None
+    except (OSError, RuntimeError, subprocess.SubprocessError):
+        return None
+
+
+def _compiler() -> str | None:
+    if platform.system() != "Linux":
+        return None
+    return next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+
+
+def _build(command: list[str], source: str, library: Path) -> None:
+    """Compile beside the final place, then move there, so that no half-written file is ever loaded."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        written, built = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+        written.write_text(source, encoding="utf-8")
+        full = [*command, "-o", str(built), str(written), "-lm"]
+        subprocess.run(full, check=True, capture_output=True, timeout=_SECONDS)
+        built.replace(library)
+
+
+@lru_cache(maxsize=1)
+def _processor() -> frozenset[str]:
+    """What the compiler tunes for, in words: the cache folder may be shared by unlike machines."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    named = {x for x in lines if x.startswith(("model name", "flags", "Features"))}
+    return frozenset({platform.machine(), *(word for line in named for word in line.split(":", 1)[-1].split())})
+
+
+def has_bfloat16_products() -> bool:
+    """Whether the processor multiplies bfloat16; where it does not, such a product is slower than a float32 one."""
+    return platform.system() == "Linux" and bool(_processor() & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def _openmp_runtimes() -> int:
+    """How many OpenMP libraries this process has loaded."""
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    return len({line.split()[-1] for line in maps if "libgomp" in line or "libomp" in line or "libiomp" in line})
