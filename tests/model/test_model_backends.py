@@ -16,7 +16,7 @@ from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError
-from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, attention, attention_compiled, tiles
+from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, attention, compiled_call, tiles
 from xlnet.model.attention import BACKENDS, choose_backend, reference_attention
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.geometry import Geometry
@@ -148,7 +148,7 @@ def test_equals_the_reference(
     backend: str, situation: Situation, tile_rows: int, tile_entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float64 to rounding; in float32 and bfloat16 with at most twice the reference's own error."""
-    for module in (tiles, attention_compiled):
+    for module in (tiles, compiled_call):
         monkeypatch.setattr(module, "TILE_ROWS", tile_rows)
         monkeypatch.setattr(module, "TILE_ENTRIES", tile_entries)
     torch.manual_seed(1)
@@ -306,10 +306,10 @@ def test_dropout_does_not_depend_on_tiles(monkeypatch: pytest.MonkeyPatch) -> No
     inputs = dataclasses.replace(Situation(batch=5, targets=4, memory=6, direction=True).inputs(), dropatt=0.4)
     found = []
     for rows, entries in ((2, 1), (128, 100_000), (5, 300)):
-        monkeypatch.setattr(attention_compiled, "TILE_ROWS", rows)
-        monkeypatch.setattr(attention_compiled, "TILE_ENTRIES", entries)
+        monkeypatch.setattr(compiled_call, "TILE_ROWS", rows)
+        monkeypatch.setattr(compiled_call, "TILE_ENTRIES", entries)
         torch.manual_seed(4)
-        found.append(attention_compiled.compiled_attention(inputs))
+        found.append(BACKENDS["compiled"](inputs))
     torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(found[2], found[0], rtol=1e-12, atol=1e-12)
 

@@ -178,7 +178,7 @@ class TiledAttention(torch.autograd.Function):
             upstream = gradient[number].to(compute)
             part = SequenceGradients(grads, number, upstream, out[number], inverses[number], scale_of(settings.dropatt))
             table = plan.table(weights.position_key, number)
-            table_gradient = plan.table_gradient(number, compute)
+            table_gradient = plan.table_gradient(number)
             for tile in plan.tiles(number):
                 for heads in plan.heads:
                     score = tile_scores(tile, heads, sequence, table)
@@ -188,7 +188,7 @@ class TiledAttention(torch.autograd.Function):
                         keep = draw_keep(tuple(score.shape), settings, generator)
                     tile_backward(tile, heads, sequence, table, weight, keep, part, table_gradient)
             part.finish(tensors[0], weights)
-        plan.add_table_gradients(grads.position_key)
+        plan.add_table_gradients(grads.position_key, plan.gradients)
         return (*grads.results(saved), None)
 
 

@@ -87,9 +87,7 @@ class PretrainedModel(nn.Module):
             model = cls(config)
         shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
         try:
-            found = match(
-                shapes, checkpoint.for_head(cls.head), str(path_or_name), may_be_new(cls.head, new_head)
-            )
+            found = match(shapes, checkpoint.for_head(cls.head), str(path_or_name), may_be_new(cls.head, new_head))
         except CheckpointError as error:
             if new_head or cls.head in ("encoder", checkpoint.head):
                 raise

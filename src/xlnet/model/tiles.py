@@ -92,16 +92,16 @@ class Plan:
             self.tables[sign] = columns
         return self.tables[sign].transpose(0, 1)
 
-    def table_gradient(self, number: int, dtype: torch.dtype) -> Tensor:
-        """Zeros in the shape of :meth:`table`, to add to."""
+    def table_gradient(self, number: int) -> Tensor:
+        """Zeros like :meth:`table`, to add to."""
         sign = self.sign(number)
         if sign not in self.gradients:
-            self.gradients[sign] = torch.zeros_like(self.tables[sign], dtype=dtype)
+            self.gradients[sign] = torch.zeros_like(self.tables[sign])
         return self.gradients[sign].transpose(0, 1)
 
-    def add_table_gradients(self, position_key: Tensor) -> None:
-        """Bring the gradients of all layouts back to the rows of the position table ``[T, N, H]``."""
-        for sign, gradient in self.gradients.items():
+    def add_table_gradients(self, position_key: Tensor, gradients: dict[int, Tensor]) -> None:
+        """Bring the gradients of all layouts, ``[T', N, H]``, back to the rows of the position table ``[T, N, H]``."""
+        for sign, gradient in gradients.items():
             columns = gradient.shape[0] - position_key.shape[0]
             position_key.add_(gradient[columns:])
             if columns:
