@@ -218,19 +218,25 @@ class Call:
         for name in ("row_position", "sees", "row_segment", "explicit"):
             values = getattr(numbers, name)
             if values is not None:
-                setattr(tile, name, values[number, first:].data_ptr())
+                setattr(tile, name, address(values, number, first))
         for name in ("key_position", "order", "key_segment"):
             values = getattr(numbers, name)
             if values is not None:
-                setattr(tile, name, values[number].data_ptr())
-        tile.own = numbers.own[first:].data_ptr()
+                setattr(tile, name, address(values, number))
+        tile.own = address(numbers.own, first)
         if geometry.has_segments:
-            tile.by_segment = self.by_segment[number, head, first:].data_ptr()
+            tile.by_segment = address(self.by_segment, number, head, first)
         for name, array in by_row.items():
-            setattr(tile, name, array[number, head, first:].data_ptr())
+            setattr(tile, name, address(array, number, head, first))
         for name, array in arrays.items():
             setattr(tile, name, array.data_ptr())
         return tile
+
+
+def address(tensor: Tensor, *index: int) -> int:
+    """Where ``tensor[index]`` begins in memory."""
+    steps = sum(i * step for i, step in zip(index, tensor.stride(), strict=False))
+    return tensor.data_ptr() + steps * tensor.element_size()
 
 
 def heads_first(tensor: Tensor) -> Tensor:
