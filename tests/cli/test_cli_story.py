@@ -97,6 +97,21 @@ def test_fill_score_and_generate(run: Path, tmp_path: Path, capsys: pytest.Captu
         assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_any_subset_training_goes_on_from_weights_and_reports_both_losses(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "any"
+    arguments = ["pretrain", str(run / "corpus"), "--init", str(run / "model"), "--config", "any_subset", *TINY,
+                 "--output", str(output), "--fit.precision", "float32"]  # fmt: skip
+    assert main(arguments) == 0
+    assert "50% of the micro-batches hide random words, 5% to 100% of the tokens" in capsys.readouterr().err
+    records = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    assert len(evaluations) == 3 and all(record["any_subset_loss"] != record["loss"] for record in evaluations)
+    assert main([*arguments, "--resume", "--stream.any_subset.low", "0.1", "--fit.steps", "6"]) == 2
+    assert "'low': 0.05" in capsys.readouterr().err
+
+
 def test_info_convert_and_back(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, there, back = run / "model", tmp_path / "hf", tmp_path / "native"
     assert main(["info", str(source)]) == 0
