@@ -147,6 +147,8 @@ def finetuning_step(shape: Shape, lengths: list[int], peer: bool, backend: str =
         model = PeerClassifier(shape.peer_config()).train()
     else:
         model = XLNetForSequenceClassification(shape.config(attention_backend=backend)).train()
+    if peer:
+        mask = mask.float()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def step() -> float:
@@ -173,6 +175,7 @@ def encoding(shape: Shape, batches: list[list[int]], peer: bool, backend: str = 
     def encode() -> None:
         with torch.inference_mode():
             for ids, mask in data:
-                model(ids, attention_mask=None if bool(mask.all()) else mask)
+                given = mask.float() if peer else mask
+                model(ids, attention_mask=None if bool(mask.all()) else given)
 
     return encode

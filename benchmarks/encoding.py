@@ -9,8 +9,6 @@ fills batches by tokens. Lengths are those of the lines of ``--sentences`` in wo
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import random
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 
 import torch
 from contenders import SHAPES, encoding
-from measure import alternate, machine, report, table, timed
+from measure import alternate, comparison, machine, report, table, timed
 
 BATCH, TOKENS = 32, 4096
 
@@ -56,15 +54,10 @@ def worker(arguments: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = comparison(__doc__, ["auto", "sdpa", "reference"])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--work", choices=("full", "ragged"), nargs="+", default=["full", "ragged"])
-    parser.add_argument("--backends", nargs="+", default=["auto", "sdpa", "reference"])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--sentences")
-    parser.add_argument("--quick", action="store_true", help="one round of three runs, 200 sentences")
-    parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         worker(options.worker)

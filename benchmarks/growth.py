@@ -8,15 +8,13 @@ the exponent between neighbouring lengths; memory counts what comes on top of a 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import math
 from typing import Any
 
 import torch
 from contenders import SHAPES, pretraining_step
-from measure import Timing, fresh_process, machine, report, table, timed
+from measure import Timing, comparison, fresh_process, machine, report, table, timed
 
 
 def worker(arguments: dict[str, Any]) -> None:
@@ -34,13 +32,9 @@ def powers(lengths: list[int], values: list[float]) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = comparison(__doc__, ["auto"])
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096])
-    parser.add_argument("--backends", nargs="+", default=["auto"])
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--plot")
-    parser.add_argument("--quick", action="store_true", help="up to 1024, one run")
-    parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         worker(options.worker)

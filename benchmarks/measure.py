@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -94,6 +95,17 @@ def alternate(script: str, contenders: dict[str, dict[str, Any]], rounds: int) -
         for name, arguments in contenders.items():
             timings[name].add(fresh_process(script, arguments))
     return timings
+
+
+def comparison(text: str | None, backends: list[str], runs: int = 5, rounds: int = 2) -> argparse.ArgumentParser:
+    """A command line with what every comparison takes; ``text`` is the script's own."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backends", nargs="+", default=backends, help="attention backends to measure")
+    parser.add_argument("--runs", type=int, default=runs, help="timed runs in each process")
+    parser.add_argument("--rounds", type=int, default=rounds, help="processes for each contender, taken in turn")
+    parser.add_argument("--quick", action="store_true", help="less of everything: to see that it works")
+    parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
+    return parser
 
 
 def machine() -> str:

@@ -11,12 +11,11 @@ last lines are the markdown rows for docs/speed.md.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 import torch
 from contenders import SHAPES, finetuning_step, peer_pretraining_step, pretraining_step
-from measure import Timing, alternate, machine, matrix_product_rate, report, table, timed
+from measure import Timing, alternate, comparison, machine, matrix_product_rate, report, table, timed
 
 # Lengths in pieces of eight examples: SST-2 sentences are short and unlike, IMDB reviews fill the window.
 FINETUNING = {"sst2": [9, 26, 12, 33, 7, 19, 41, 24], "imdb": [512] * 8}
@@ -44,17 +43,12 @@ def tokens_of(options: argparse.Namespace) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = comparison(__doc__, ["auto", "tiles", "reference"])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--work", choices=("pretraining", *FINETUNING), default="pretraining")
-    parser.add_argument("--backends", nargs="+", default=["auto", "reference"])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="one round of three runs")
-    parser.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         worker(options.worker)

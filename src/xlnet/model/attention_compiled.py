@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.attention_tiles import LN_2, tiled_attention
 from xlnet.model.compiled import has_bfloat16_products
-from xlnet.model.compiled_call import Block, Call, Settings
+from xlnet.model.compiled_call import Block, Call, StoredSettings
 from xlnet.model.dropout import keep_rule, scale_of
 from xlnet.model.row_kernels import row_kernels
 
@@ -39,12 +39,9 @@ def compiled_attention(inputs: AttentionInputs) -> Tensor:
     if inputs.query.device.type != "cpu" or storage == torch.float16 or rare or row_kernels(storage) is None:
         return tiled_attention(inputs)
     seed = int(torch.randint(0, 2**62, ())) if inputs.dropatt > 0.0 else 0
-    settings = Settings(inputs.geometry, inputs.dropatt, seed, storage)
+    settings = StoredSettings(inputs.geometry, inputs.dropatt, seed, storage)
     with torch.autocast("cpu", enabled=False):  # products here have their dtypes already
-        return CompiledAttention.apply(
-            inputs.query, inputs.key, inputs.value, inputs.position_key, inputs.content_bias, inputs.position_bias,
-            inputs.segment_bias, inputs.segment_embedding, settings,
-        )  # fmt: skip
+        return CompiledAttention.apply(*inputs.tensors, settings)
 
 
 def add_product(total: Tensor, rows: Tensor, scores: Tensor, factor: float = 1.0) -> None:

@@ -33,3 +33,11 @@ class AttentionInputs:
     segment_embedding: Tensor
     geometry: Geometry
     dropatt: float = 0.0
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What carries a gradient, in the order above."""
+        return (
+            self.query, self.key, self.value, self.position_key, self.content_bias, self.position_bias,
+            self.segment_bias, self.segment_embedding,
+        )  # fmt: skip

@@ -48,10 +48,7 @@ def tiled_attention(inputs: AttentionInputs) -> Tensor:
     # The seed comes from the ordinary generator: the same run for the same torch.manual_seed, also when recomputing.
     seed = int(torch.randint(0, 2**62, ())) if inputs.dropatt > 0.0 else 0
     settings = Settings(inputs.geometry, inputs.dropatt, seed)
-    return TiledAttention.apply(
-        inputs.query, inputs.key, inputs.value, inputs.position_key, inputs.content_bias, inputs.position_bias,
-        inputs.segment_bias, inputs.segment_embedding, settings,
-    )  # fmt: skip
+    return TiledAttention.apply(*inputs.tensors, settings)
 
 
 @dataclass(frozen=True)

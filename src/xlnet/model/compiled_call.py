@@ -9,9 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from xlnet.model.attention_tiles import LOG2_E
+from xlnet.model.attention_tiles import LOG2_E, Settings
 from xlnet.model.dropout import keep_rule
-from xlnet.model.geometry import Geometry
 from xlnet.model.row_kernels import RowKernels, TileArguments, row_kernels
 from xlnet.model.row_numbers import RowNumbers
 from xlnet.model.scratch import Scratch
@@ -23,12 +22,9 @@ SCRATCH = Scratch()
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What does not carry a gradient; ``storage`` is the dtype of the large arrays and of the products."""
+class StoredSettings(Settings):
+    """``storage`` is the dtype of the large arrays and of the products."""
 
-    geometry: Geometry
-    dropatt: float
-    seed: int
     storage: torch.dtype
 
 
@@ -85,7 +81,9 @@ class Call:
         real: float64 for float64 storage, else float32.
     """
 
-    def __init__(self, settings: Settings, query: Tensor, key: Tensor, value: Tensor, shared: list[Tensor]) -> None:
+    def __init__(
+        self, settings: StoredSettings, query: Tensor, key: Tensor, value: Tensor, shared: list[Tensor]
+    ) -> None:
         storage = settings.storage
         self.settings, self.geometry = settings, settings.geometry
         self.real = torch.promote_types(storage, torch.float32)
