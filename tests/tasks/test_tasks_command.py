@@ -9,10 +9,12 @@ import pytest
 from task_toys import toy_config, toy_texts, toy_tokenizer
 
 from xlnet.cli import call, main
-from xlnet.cli.finetune import FineTuneOptions, finetune
+from xlnet.cli.finetune import FineTuneOptions, finetune, read_inputs
 from xlnet.cli.parsing import build_parser
 from xlnet.cli.recipes import recipes
+from xlnet.errors import InputError
 from xlnet.model import XLNetLMHeadModel
+from xlnet.tasks.datasets.registry import BENCHMARKS
 
 RECIPES = {name: path for name, path in recipes().items() if name.startswith("finetune/")}
 # learning rate, batch, steps, length, weight decay, decay of layers, warm-up: paper, table 8 of both versions, and the
@@ -116,3 +118,15 @@ def test_own_files_and_seeds(pretrained: Path, tmp_path: Path, capsys: pytest.Ca
     assert json.loads((model / "task.json").read_text())["settings"]["label_names"] == ["a", "b"]
     call(["evaluate", str(path), "--model", str(model), "--device", "cpu"])
     assert "accuracy" in json.loads(capsys.readouterr().out)
+
+
+def test_a_file_of_the_benchmarks_own_form_is_read_by_its_split(tmp_path: Path) -> None:
+    path = tmp_path / "dev.tsv"
+    path.write_text("gj04\t1\t\tIt works.\ngj04\t0\t*\tWorks it.\n")
+
+    class Tuned:
+        task = BENCHMARKS["cola"].task
+
+    with pytest.raises(InputError, match=r"no column 'sentence'.*own form, add --split dev\."):
+        read_inputs(Tuned(), path, "", labelled=False)  # type: ignore[arg-type]
+    assert [e.text for e in read_inputs(Tuned(), path, "dev", labelled=False)] == ["It works.", "Works it."]  # type: ignore[arg-type]

@@ -167,10 +167,14 @@ def read_inputs(tuned: FineTuned, source: str | Path, split: str, *, labelled: b
         return read_own(task, source, split or ("dev" if labelled else "test"))
     found = benchmark(task.name)
     passages = isinstance(task, QuestionAnswering) and str(source).removesuffix(".gz").endswith(".json")
+    measured = (*found.held_out, *found.final, "dev")
+    usual = measured if labelled else (*found.test, *found.final, "test")
     if not isinstance(source, Path) or split or labelled or source.is_dir() or passages:
-        usual = (*found.held_out, *found.final, "dev") if labelled else (*found.test, *found.final, "test")
         return read_benchmark(found, source, split or usual[0])
-    return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
+    try:
+        return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
+    except InputError as error:
+        raise InputError(f"{error} To read a file of {task.name}'s own form, add --split {measured[0]}.") from error
 
 
 def predict(
