@@ -1,22 +1,24 @@
-"""bfloat16: every kind of task trains and predicts in it, close to float32; what a device cannot do is refused."""
+"""Every kind of task trains and predicts in bfloat16, close to float32; predictions do not depend on labels."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from task_toys import toy_run, toy_texts
+from task_toys import toy_config, toy_run, toy_texts, toy_tokenizer
 from test_tasks_overfit import families
 
 from xlnet.errors import ConfigurationError
 from xlnet.tasks.families.pairwise import PairwiseClassification
 from xlnet.tasks.fine_tuned import FineTuned
-from xlnet.tasks.predicting import autocast, run_rows
+from xlnet.tasks.predicting import autocast, predict_examples, run_rows
 from xlnet.tasks.squad.examples import Answer, SquadExample
 from xlnet.tasks.squad.task import QuestionAnswering
+from xlnet.tasks.starting import start_model
 
 PASSAGE = "The value of a class is the name of its module."
 CASES: dict[str, tuple[Any, list[Any]]] = {
@@ -50,6 +52,20 @@ def test_training_and_outputs_in_bfloat16(name: str, tmp_path: Path) -> None:
     assert not np.array_equal(*found)
     np.testing.assert_allclose(*found, atol=0.05 * max(1.0, float(np.abs(found[0]).max())))
     assert set(tuned.evaluate(examples)) == set(tuned.metrics)
+
+
+ODD_LABELS = {
+    "classification": "nobody's", "multi_label": ("nobody's",), "choice": (77,), "tokens": ("no", "such", "tag"),
+    "listwise": {"0": 1e9}, "compared": "nobody's", "regression": float("inf"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_LABELS)
+def test_prediction_does_not_look_at_labels(name: str) -> None:
+    task, examples = CASES[name]
+    odd, none = ([replace(e, label=label) for e in examples[:6]] for label in (ODD_LABELS[name], None))
+    model = start_model(toy_config(), task, seed=1)
+    assert predict_examples(model, toy_tokenizer(), task, odd) == predict_examples(model, toy_tokenizer(), task, none)
 
 
 def test_a_loaded_model_predicts_in_what_it_is_told(tuned: FineTuned, tmp_path: Path) -> None:

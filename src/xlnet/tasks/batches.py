@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,11 @@ def fingerprint(rows: Sequence[Row]) -> str:
 
 
 def sorted_batches(task: Task, rows: Sequence[Row], batch_size: int) -> Iterator[tuple[list[int], TaskBatch]]:
-    """All rows once, longest first (memory runs out at once or never), each batch with the places of its rows."""
+    """All rows once, longest first (memory runs out at once or never), each batch with the places of its rows.
+
+    Labels are left out: those of rows to predict may be of any kind, or made up.
+    """
     order = sorted(range(len(rows)), key=lambda i: -rows[i].length)
     for start in range(0, len(order), batch_size):
         places = order[start : start + batch_size]
-        yield places, task.collate([rows[i] for i in places])
+        yield places, task.collate([replace(rows[i], label=None) for i in places])
