@@ -7,23 +7,7 @@
    row finds visibility, distance and "another segment" from a few integers a row and a key: no mask is ever stored.
    What is written for a row may take the place of what was read for it: weight that of content,
    score_gradient that of weight_gradient, distance_gradient that of distance.
-   Built three times: for float (default), for bfloat16 storage (-DBFLOAT16) and for double (-DDOUBLE). */
-
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#if defined(DOUBLE)
-typedef double real;
-typedef double stored;
-#elif defined(BFLOAT16)
-typedef float real;
-typedef uint16_t stored;
-#else
-typedef float real;
-typedef float stored;
-#endif
+   `basics.c` comes before this text. */
 
 typedef struct {
   int64_t items, rows, keys, wide;      /* wide: columns of the scores by distance */
@@ -51,63 +35,6 @@ typedef struct {
   stored *score_gradient, *distance_gradient;
   real *segment_gradient;
 } Tile;
-
-#if defined(BFLOAT16)
-static inline real load(stored value) {
-  union { uint32_t bits; float number; } both = {(uint32_t)value << 16};
-  return both.number;
-}
-static inline stored store(real value) {
-  union { float number; uint32_t bits; } both = {value};
-  uint32_t rounded = (both.bits + 0x7fffu + ((both.bits >> 16) & 1u)) >> 16; /* to nearest, ties to even */
-  return value != value ? 0x7fc0u : (stored)rounded;
-}
-#else
-static inline real load(stored value) { return value; }
-static inline stored store(real value) { return value; }
-#endif
-
-/* 2^x for x <= 0. The float form is a polynomial that compilers turn into vector code; its error is below 1e-7. */
-static inline real power(real x) {
-#if defined(DOUBLE)
-  return exp2(x);
-#else
-  union { float number; int32_t bits; } scale;
-  float clamped = x < -125.0f ? -125.0f : x;
-  float whole = rintf(clamped), f = clamped - whole;
-  float p = 1.5252734e-5f;
-  p = p * f + 1.5403530e-4f;
-  p = p * f + 1.3333558e-3f;
-  p = p * f + 9.6181291e-3f;
-  p = p * f + 5.5504109e-2f;
-  p = p * f + 2.4022651e-1f;
-  p = p * f + 6.9314718e-1f;
-  p = p * f + 1.0f;
-  scale.bits = ((int32_t)whole + 127) << 23;
-  return x < -125.0f ? 0.0f : p * scale.number;
-#endif
-}
-
-static inline uint64_t mixed64(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-static inline uint32_t mixed32(uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x7feb352du;
-  x = (x ^ (x >> 15)) * 0x846ca68bu;
-  return x ^ (x >> 16);
-}
-
-/* Four bytes a word from a counter and two keys of the row. */
-static void draw(const Tile *t, int64_t item, int64_t i, uint32_t *restrict words) {
-  uint64_t key = mixed64(t->seed ^ mixed64((uint64_t)(t->first_number + item * t->number_stride + i)));
-  uint32_t first = (uint32_t)key, second = (uint32_t)(key >> 32);
-  int64_t count = (t->keys + 3) / 4;
-  for (int64_t w = 0; w < count; ++w) words[w] = mixed32(mixed32((uint32_t)w * 0x9e3779b9u + first) ^ second);
-}
 
 /* Scores of one row in units of log 2, hidden keys at -inf. */
 static void score_row(const Tile *t, int64_t item, int64_t i, real *restrict score) {
@@ -193,7 +120,7 @@ int forward(const Tile *t) {
       if (t->threshold) {
         uint8_t least = (uint8_t)t->threshold;
         const uint8_t *bytes = (const uint8_t *)words;
-        draw(t, item, i, words);
+        draw(t->seed, (uint64_t)(t->first_number + item * t->number_stride + i), keys, words);
         #pragma omp simd
         for (int64_t j = 0; j < keys; ++j) weight[j] = store(bytes[j] >= least ? score[j] : (real)0);
       } else {
@@ -229,7 +156,7 @@ int backward(const Tile *t) {
       const uint8_t *bytes = (const uint8_t *)words;
       uint8_t least = (uint8_t)t->threshold;
       score_row(t, item, i, score);
-      if (least) draw(t, item, i, words);
+      if (least) draw(t->seed, (uint64_t)(t->first_number + item * t->number_stride + i), keys, words);
       else memset(words, 0, (size_t)keys);
       #pragma omp simd
       for (int64_t j = 0; j < keys; ++j) {

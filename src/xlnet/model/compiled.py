@@ -12,9 +12,17 @@ import shutil
 import subprocess
 import tempfile
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 
+import torch
+
 _SECONDS = 60
+_BUILDS: dict[torch.dtype, tuple[str, ...]] = {
+    torch.float32: (),
+    torch.bfloat16: ("BFLOAT16",),
+    torch.float64: ("DOUBLE",),
+}
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 
 
@@ -43,6 +51,13 @@ def load_compiled(name: str, source: str, definitions: tuple[str, ...] = ()) -> 
         return loaded if _openmp_runtimes() == 1 else None
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None
+
+
+def load_kernels(name: str, dtype: torch.dtype) -> ctypes.CDLL | None:
+    """The kernels of ``NAME.c`` beside this file that store in ``dtype`` (float32, bfloat16 or float64), or None."""
+    folder = files("xlnet.model")
+    source = "".join(folder.joinpath(f"{part}.c").read_text(encoding="utf-8") for part in ("basics", name))
+    return load_compiled(name, source, _BUILDS[dtype])
 
 
 def _compiler() -> str | None:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from xlnet.model import pointwise
+
 LEVELS = 256
 _INT64_LOWEST = -(2**63)
 
@@ -86,6 +88,9 @@ def dropout(states: Tensor, rate: float, training: bool) -> Tensor:
     """
     if not training or rate == 0.0:
         return states
-    if states.device.type != "cpu" or keep_rule(rate) is None or torch.compiler.is_compiling():
+    rule = keep_rule(rate)
+    if states.device.type != "cpu" or rule is None or torch.compiler.is_compiling():
         return torch.nn.functional.dropout(states, rate)
+    if pointwise.serves(states):
+        return pointwise.activate_and_drop(states, False, rule.threshold, rule.scale)
     return ByteDropout.apply(states, rate)

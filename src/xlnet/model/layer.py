@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from xlnet.configuration import XLNetConfig
+from xlnet.model import pointwise
 from xlnet.model.attention import choose_backend, reference_probabilities, weigh_values
 from xlnet.model.attention_inputs import AttentionInputs
-from xlnet.model.dropout import dropout
+from xlnet.model.dropout import KeepRule, dropout, keep_rule
 from xlnet.model.geometry import Geometry
 
 
@@ -17,6 +18,14 @@ def activation(states: Tensor, kind: str) -> Tensor:
     if kind == "relu":
         return nn.functional.relu(states)
     return nn.functional.gelu(states, approximate="tanh" if kind == "gelu_tanh" else "none")
+
+
+def activate_and_drop(states: Tensor, kind: str, rate: float, training: bool) -> Tensor:
+    """Activation, then dropout; in one pass where the compiled kernel serves."""
+    rule = keep_rule(rate) if training and rate > 0.0 else KeepRule(0, 1.0)
+    if kind == "gelu_tanh" and rule is not None and pointwise.serves(states):
+        return pointwise.activate_and_drop(states, True, rule.threshold, rule.scale)
+    return dropout(activation(states, kind), rate, training)
 
 
 class AttentionBiases(nn.Module):
@@ -112,7 +121,7 @@ class FeedForward(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """``[B, R, D]`` to ``[B, R, D]``; dropout after either dense layer, as released."""
         rate = self.config.dropout
-        inner = dropout(activation(self.inner(states), self.config.ff_activation), rate, self.training)
+        inner = activate_and_drop(self.inner(states), self.config.ff_activation, rate, self.training)
         return self.norm(states + dropout(self.outer(inner), rate, self.training))
 
 

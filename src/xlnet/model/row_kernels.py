@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from importlib.resources import files
 
 import torch
 
-from xlnet.model.compiled import load_compiled
+from xlnet.model.compiled import load_kernels
 
-_BUILDS: dict[torch.dtype, tuple[str, ...]] = {
-    torch.float32: (),
-    torch.bfloat16: ("BFLOAT16",),
-    torch.float64: ("DOUBLE",),
-}
 _INTEGERS = (
     "items", "rows", "keys", "wide", "row_stride", "key_stride", "explicit_stride", "value_stride", "shift", "sign",
     "low", "high", "start", "reach", "first_number", "number_stride",
@@ -63,6 +57,5 @@ class RowKernels:
 @lru_cache
 def row_kernels(dtype: torch.dtype) -> RowKernels | None:
     """The kernels that store in ``dtype`` (float32, bfloat16 or float64), or None where they cannot be built."""
-    source = files("xlnet.model").joinpath("attention_rows.c").read_text(encoding="utf-8")
-    library = load_compiled("attention_rows", source, _BUILDS[dtype])
+    library = load_kernels("attention_rows", dtype)
     return None if library is None else RowKernels(library)

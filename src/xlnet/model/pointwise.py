@@ -1,0 +1,97 @@
+"""Activation and dropout in one pass over memory: the kernel of ``pointwise.c``, where a C compiler is at hand."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from xlnet.model.compiled import load_kernels
+
+SMALLEST = 1 << 14  # fewer entries than this are not worth the call
+
+
+class PointwiseArguments(ctypes.Structure):
+    """``Pointwise`` of ``pointwise.c``, field by field."""
+
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        ("activation", ctypes.c_int64),
+        ("threshold", ctypes.c_int64),
+        ("seed", ctypes.c_uint64),
+        ("scale", ctypes.c_double),
+        ("threads", ctypes.c_int64),
+        ("input", ctypes.c_void_p),
+        ("upstream", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+    )
+
+
+@lru_cache
+def _kernels(dtype: torch.dtype) -> ctypes.CDLL | None:
+    library = load_kernels("pointwise", dtype)
+    if library is not None:
+        for function in (library.forward, library.backward):
+            function.argtypes, function.restype = [ctypes.POINTER(PointwiseArguments)], None
+    return library
+
+
+def serves(states: Tensor) -> bool:
+    """Whether the kernel can take these states and is worth it: large, on CPU, of a known dtype, not being traced."""
+    return (
+        states.device.type == "cpu"
+        and states.dtype in (torch.float32, torch.bfloat16, torch.float64)
+        and states.numel() >= SMALLEST
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
+        and _kernels(states.dtype) is not None
+    )
+
+
+def activate_and_drop(states: Tensor, gelu_tanh: bool, threshold: int = 0, scale: float = 1.0) -> Tensor:
+    """``gelu_tanh`` or nothing, then dropout; for states that :func:`serves` accepts.
+
+    Args:
+        states: any shape.
+        gelu_tanh: whether the release's gelu comes first.
+        threshold: a random byte below it drops its entry; 0 drops nothing.
+        scale: of what is kept.
+    """
+    # The seed comes from the ordinary generator: the same run for the same torch.manual_seed, also when recomputing.
+    seed = int(torch.randint(0, 2**62, ())) if threshold else 0
+    return Pointwise.apply(states, gelu_tanh, threshold, scale, seed)
+
+
+class Pointwise(torch.autograd.Function):
+    """Keeps its input where there is an activation, and nothing else: dropout is drawn again from the seed."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, gelu_tanh: bool, threshold: int, scale: float, seed: int) -> Tensor:
+        states = states.contiguous()
+        out = torch.empty_like(states)
+        ctx.settings = {"activation": gelu_tanh, "threshold": threshold, "scale": scale, "seed": seed}
+        if gelu_tanh:
+            ctx.save_for_backward(states)
+        _call("forward", ctx.settings, out, input=states)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradient = gradient.contiguous()
+        out = torch.empty_like(gradient)
+        given = {"input": ctx.saved_tensors[0]} if ctx.saved_tensors else {}
+        _call("backward", ctx.settings, out, upstream=gradient, **given)
+        return out, None, None, None, None
+
+
+def _call(name: str, settings: dict[str, Any], out: Tensor, **arrays: Tensor) -> None:
+    pointers = {key: array.data_ptr() for key, array in arrays.items()}
+    arguments = PointwiseArguments(
+        count=out.numel(), threads=torch.get_num_threads(), output=out.data_ptr(), **settings, **pointers
+    )
+    getattr(_kernels(out.dtype), name)(ctypes.byref(arguments))
