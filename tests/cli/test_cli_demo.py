@@ -10,6 +10,7 @@ from xlnet.cli import main
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error::UserWarning")  # its reader wrote no text, so nothing about a text is news
 def test_demo_tells_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "demo"
     assert main(["demo", "--output", str(output), "--steps", "3"]) == 0

@@ -70,13 +70,14 @@ def _fetch(name: str, patterns: tuple[str, ...], where: dict[str, Any]) -> Path:
     from huggingface_hub import errors as hub_errors
     from huggingface_hub import snapshot_download  # slow to import, and needed for hub names only
 
+    near = _nearby(Path(name)) if Path(name).parent.is_dir() else ""
     try:
         return Path(snapshot_download(name, allow_patterns=list(patterns), **where))
     except (hub_errors.LocalEntryNotFoundError, hub_errors.OfflineModeIsEnabled) as error:
         at = f" at revision {where['revision']!r}" if where["revision"] else ""
         raise CheckpointError(
-            f"{name!r} is neither a path here nor in the hub's cache{at}, and the hub is not reachable or was not "
-            "asked (offline). Go online once, or give the path of a folder."
+            f"{name!r} is neither a path here{near} nor in the hub's cache{at}, and the hub is not reachable or was "
+            "not asked (offline). Go online once, or give the path of a folder."
         ) from error
     except hub_errors.RevisionNotFoundError as error:
         raise CheckpointError(f"{name!r} has no revision {where['revision']!r} on the hub.") from error
@@ -84,7 +85,7 @@ def _fetch(name: str, patterns: tuple[str, ...], where: dict[str, Any]) -> Path:
         raise CheckpointError(f"{name!r} asks you to accept its terms on the hub before it can be fetched.") from error
     except hub_errors.RepositoryNotFoundError as error:
         raise CheckpointError(
-            f"{name!r} is neither a path here nor a public model on the hub. Check its spelling (owner/model)."
+            f"{name!r} is neither a path here{near} nor a public model on the hub. Check its spelling (owner/model)."
         ) from error
     except (hub_errors.HfHubHTTPError, ConnectionError, TimeoutError) as error:
         raise MachineError(f"The hub could not deliver {name!r}: {error}.") from error
@@ -96,6 +97,8 @@ def _nearby(path: Path) -> str:
     """What lies where the path stops to exist."""
     from difflib import get_close_matches
 
+    if path.is_symlink():
+        return ": it is a link that leads nowhere"
     parent = path.parent
     if not parent.is_dir():
         return f" (there is no folder {parent})"

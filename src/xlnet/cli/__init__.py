@@ -5,7 +5,6 @@ Only the command that is asked for is imported, so that ``xlnet --help`` answers
 
 from __future__ import annotations
 
-import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -95,8 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("xlnet: out of memory. Use a smaller batch, length or model.", file=sys.stderr)
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            raise
-        print(f"xlnet: {error.filename or 'a file'}: {error.strerror}.", file=sys.stderr)
+        print(f"xlnet: {error.filename or 'the system'}: {error.strerror or error}.", file=sys.stderr)
         return 1
     return 0

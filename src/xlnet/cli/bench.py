@@ -11,6 +11,7 @@ import torch
 
 from xlnet.cli.progress import say
 from xlnet.configuration import XLNetConfig
+from xlnet.errors import ConfigurationError
 from xlnet.model import XLNetLMHeadModel
 from xlnet.training.device import use_threads
 
@@ -36,6 +37,9 @@ def bench(
         threads: CPU threads, 0 for every core
         seed: of the random weights and tokens
     """
+    for key, value in (("length", length), ("runs", runs)):
+        if value < 1:
+            raise ConfigurationError(f"--{key} {value} must be at least 1.")
     used = use_threads(threads)
     torch.manual_seed(seed)
     say(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {used} threads, model {shape}")

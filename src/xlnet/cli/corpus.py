@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from xlnet.cli.outputs import check_folder
 from xlnet.cli.progress import PrepareDisplay, say
 from xlnet.pretraining.corpus.manifest import CorpusManifest
 from xlnet.pretraining.corpus.prepare import PrepareConfig
@@ -37,6 +38,7 @@ def tokenizer(
         lower: lower-case the text (an uncased model)
         keep_accents: keep accents instead of removing them
     """
+    check_folder(Path(output))
     began = time.monotonic()
     texts = read_texts(inputs, format, field)
     trained = train_tokenizer(

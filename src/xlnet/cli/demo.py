@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from xlnet.cli.corpus import report, run_prepare
-from xlnet.cli.pretrain import Places, fitting_model_config, open_stream, refuse_other_run, trained_tokenizer
+from xlnet.cli.outputs import refuse_other_run
+from xlnet.cli.pretrain import Places, fitting_model_config, open_stream, trained_tokenizer
 from xlnet.cli.progress import say
 from xlnet.cli.recipes import find_recipe
 from xlnet.configuration import XLNetConfig
-from xlnet.errors import MachineError
+from xlnet.errors import ConfigurationError, MachineError
 from xlnet.generation import GenerationConfig, SamplingConfig, fill, generate, score
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.baselines import BaselineLoss, CountingModel, baseline_loss
@@ -49,6 +50,8 @@ def demo(*, output: str = "runs/demo", steps: int | None = None, seed: int = 0, 
         seed: of weights, data and examples
         resume: go on with an interrupted demo
     """
+    if steps is not None and steps < 1:
+        raise ConfigurationError(f"--steps {steps} must be at least 1; leave it out for those of the recipe.")
     began = time.monotonic()
     places = Places(Path(output))
     refuse_other_run(places.output, resume)
@@ -121,7 +124,7 @@ def write_topics(folder: Path) -> Path:
 
 
 def held_out_sentences(folder: Path, tokenizer: XLNetTokenizer, seed: int) -> list[str]:
-    """Held-out sentences of 8 to 24 plain words, shuffled."""
+    """Held-out sentences of 8 to 24 plain words that the vocabulary covers, shuffled."""
     corpus = TokenCorpus.open(folder, "valid")
     ids, flags = corpus.tokens[0 : len(corpus)], corpus.sentence_ids(0, len(corpus))
     borders = [0, *(i for i in range(1, len(ids)) if flags[i] != flags[i - 1]), len(ids)]
@@ -129,7 +132,10 @@ def held_out_sentences(folder: Path, tokenizer: XLNetTokenizer, seed: int) -> li
     plain = [
         text
         for text in texts
-        if 8 <= len(text.split()) <= 24 and text[0].isupper() and text[-1] in ".!?" and ">>>" not in text
+        if 8 <= len(text.split()) <= 24
+        and text[0].isupper()
+        and text[-1] in ".!?"
+        and not any(mark in text for mark in (">>>", "<unk>"))
     ]
     random.Random(seed).shuffle(plain)
     return plain

@@ -58,6 +58,9 @@ def evaluate(
         return
     if task is not None or split or precision != "float32":
         raise ConfigurationError(f"--task, --split and --precision are for fine-tuned models, and {model} is none.")
+    if count is not None and count < 1:
+        raise ConfigurationError(f"--count {count} must be at least 1; leave it out for the whole text.")
+    counted_text = None if baseline is None else TokenCorpus.open(baseline, "train")
     tokenizer = XLNetTokenizer.from_pretrained(model)
     network = XLNetLMHeadModel.from_pretrained(model, reuse_len=stream.reuse_len).to(choose_device(device))
     with tempfile.TemporaryDirectory() as scratch:
@@ -69,9 +72,9 @@ def evaluate(
         corpus = TokenCorpus.open(folder, split)
         batches = evaluation_batches(corpus, stream, tokenizer.starts_word, count)
         metrics = held_out_loss(network, batches, network.config)
-        if baseline is not None:
+        if counted_text is not None:
             say("counting unigrams and bigrams")
-            counting = CountingModel(TokenCorpus.open(baseline, "train"), tokenizer.vocab_size)
+            counting = CountingModel(counted_text, tokenizer.vocab_size)
             counted = baseline_loss(counting, batches)
             metrics |= {
                 "unigram_loss": counted.unigram,

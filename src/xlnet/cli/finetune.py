@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.progress import say
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.tasks.config import FineTuneConfig
@@ -105,10 +106,11 @@ def finetune(
         resume: go on with the run in the output folder; give the same other options
         settings: of the task and of the training
     """
+    folder = Path(output)
+    refuse_other_run(folder, resume, ("run.json", "seeds.json"))
     loaded = load_task(task, data, dev=dev, dev_share=dev_share, limit=limit, changes=settings.task_changes())
     tokenizer = XLNetTokenizer.from_pretrained(model)
-    config, folder = settings.config(), Path(output)
-    _refuse_other_run(folder, resume)
+    config = settings.config()
     say(f"{loaded.task.name}: {len(loaded.data.train):,} training examples"
         + "".join(f", {len(found):,} in {name}" for name, found in loaded.data.held_out.items()))  # fmt: skip
 
@@ -132,14 +134,6 @@ def finetune(
         shown = dict(best.metrics)
     print(json.dumps({**shown, **_final_metrics(best, loaded, config)}, indent=2))
     say(f"model in {folder / 'model'}\ntry: xlnet predict FILE --model {folder / 'model'}")
-
-
-def _refuse_other_run(output: Path, resume: bool) -> None:
-    present = [name for name in ("run.json", "seeds.json") if (output / name).exists()]
-    if present and not resume:
-        raise ConfigurationError(
-            f"--output {str(output)!r} already holds a run. Go on with it by adding --resume, or choose another folder."
-        )
 
 
 def _final_metrics(best: FineTuned, loaded: Loaded, config: FineTuneConfig) -> dict[str, float]:

@@ -12,14 +12,16 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ActionYesNo, ArgumentParser
 
+from xlnet.cli.complaints import in_words, typed_values
 from xlnet.cli.recipes import find_recipe
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.cli.settings_file import check_settings_file
+from xlnet.errors import ConfigurationError, InputError, did_you_mean
 
 SETTINGS = "settings"
 
@@ -27,14 +29,18 @@ SETTINGS = "settings"
 class CommandParser(ArgumentParser):
     """A parser whose complaints are our errors: one message, the nearest option, exit code 2."""
 
+    typed: Mapping[str, str] = {}
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise instead of printing usage and leaving."""
         text = re.sub(r"^Validation failed:\s*", "", message.strip())
+        kinds = {action.dest: getattr(action, "_typehint", None) for action in self._actions}
+        text = in_words(text, {key: kind for key, kind in kinds.items() if kind is not None}, self.typed)
         for typed in re.findall(r"--[\w.-]+|(?<=[Kk]ey ')[\w.]+(?=' is not expected)", text):
             known = [option for action in self._actions for option in action.option_strings]
             name = typed.split("=")[0]
             if "--" + name.removeprefix("--") not in known:
-                text += did_you_mean("--" + name.removeprefix("--"), known)
+                text += "." * (text[-1] != ".") + did_you_mean("--" + name.removeprefix("--"), known)
                 break
         raise ConfigurationError(f"{text}\nSee all options: {self.prog} --help")
 
@@ -54,6 +60,8 @@ def build_parser(name: str, function: Callable[..., Any]) -> CommandParser:
             many: dict[str, Any] = {}
             if parameter.annotation == list[str]:
                 many = {"nargs": "+" if required else "*"}
+                if not required:
+                    many["default"] = []
             elif not required:
                 many = {"nargs": "?"}
             kind = str if many.get("nargs") in ("+", "*") else parameter.annotation
@@ -64,7 +72,10 @@ def build_parser(name: str, function: Callable[..., Any]) -> CommandParser:
         elif key == SETTINGS:
             special.add(key)
             parser.add_class_arguments(parameter.annotation, fail_untyped=True)
-    parser.add_function_arguments(function, skip=special, fail_untyped=True)
+    parser.add_function_arguments(function, as_group=False, skip=special, fail_untyped=True)
+    for action in parser._actions:
+        # Docstrings speak to who reads the source: on this page there is no markup, and nothing is written null.
+        action.help = re.sub(r"\bNone\b", "null", (action.help or "").replace("``", ""))
     return parser
 
 
@@ -91,7 +102,11 @@ def run(name: str, function: Callable[..., Any], arguments: Sequence[str], defau
         default_config: recipe that applies where no ``--config`` is given.
     """
     parser = build_parser(name, function)
-    parsed = parser.parse_args(_with_recipes(list(arguments), default_config))
+    complete = _with_recipes(list(arguments), default_config)
+    parser.typed = typed_values(complete)
+    if "config" in parser.typed:
+        check_settings_file(Path(parser.typed["config"]), {action.dest for action in parser._actions})
+    parsed = parser.parse_args(complete)
     values = vars(parser.instantiate_classes(parsed))
     positional = []
     for parameter in inspect.signature(function).parameters.values():
@@ -162,4 +177,6 @@ def read_lines(source: str | None, given: Sequence[str]) -> list[str]:
         raise ConfigurationError(
             f"{where} is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}. Convert it to UTF-8 first."
         ) from error
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    if not text.strip():
+        raise InputError(f"{where} holds no text.")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xlnet.cli.corpus import report, run_prepare
+from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.progress import say
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, InputError
@@ -25,6 +26,7 @@ from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.pretraining.vocabulary import resize_vocabulary
 from xlnet.text import XLNetTokenizer, train_tokenizer
 from xlnet.training.config import FitConfig
+from xlnet.training.device import choose_device
 from xlnet.training.distributed import World
 
 MANIFEST = "manifest.json"
@@ -87,7 +89,13 @@ def pretrain(
         fit: how long and how to train
     """
     places = Places(Path(output))
+    # Either spelling counts; the settings of a run have both, for use without a command line.
+    resume, device = resume or fit.resume, fit.device if device == "auto" else device
     refuse_other_run(places.output, resume)
+    choose_device(device)
+    for key, value in (("workers", workers), ("evaluation_count", evaluation_count)):
+        if value < 0:
+            raise ConfigurationError(f"--{key} {value} must not be negative; 0 is none.")
     check_shapes(model if model.reuse_len else model.replace(reuse_len=stream.reuse_len), stream)
     chosen, corpus_folder = text_to_corpus(inputs, places, (tokenizer, init), (vocab_size, max_vocab_size), prepare)
     config = fitting_model_config(model, stream, chosen)
@@ -106,14 +114,6 @@ def pretrain(
     )
     if world.is_main:
         summarize(result)
-
-
-def refuse_other_run(output: Path, resume: bool) -> None:
-    """Before hours of work: an output folder that holds a run needs --resume."""
-    if (output / "run.json").exists() and not resume:
-        raise ConfigurationError(
-            f"--output {str(output)!r} already holds a run. Go on with it by adding --resume, or choose another folder."
-        )
 
 
 def text_to_corpus(

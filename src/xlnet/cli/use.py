@@ -158,7 +158,11 @@ def gather(given: Sequence[str], source: str | None, field: str) -> list[str]:
         except ValueError as error:
             raise InputError(f"{source}, line {number} is not JSON: {error}.") from error
         if not isinstance(record, dict) or not isinstance(record.get(field), str):
-            keys = ", ".join(record) if isinstance(record, dict) else type(record).__name__
+            if isinstance(record, dict) and field in record:
+                raise InputError(
+                    f"{source}, line {number}: {field!r} is {record[field]!r}; it must be a text in quotes."
+                )
+            keys = ", ".join(record) if isinstance(record, dict) else f"no object, but {line.strip()[:40]}"
             raise InputError(
                 f"{source}, line {number} has no text under {field!r} (there is: {keys}). Use --field KEY."
             )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from xlnet.checkpoints import convert as convert_checkpoint
 from xlnet.checkpoints import describe
+from xlnet.cli.outputs import check_folder
 from xlnet.cli.progress import say
+from xlnet.errors import ConfigurationError
 
 
 def info(path: str, *, offline: bool = False) -> None:
@@ -51,6 +54,9 @@ def export(model: str, output: str, *, kind: Literal["encoder", "classifier", "l
         output: the .onnx file to write
         kind: which graph; by default the one that belongs to the weights
     """
+    if Path(output).is_dir():
+        raise ConfigurationError(f"{output} is a folder; give the name of the file to write, such as {output}/x.onnx.")
+    check_folder(Path(output).parent)
     from xlnet.checkpoints import read_checkpoint
     from xlnet.export import export_onnx
     from xlnet.model import model_class

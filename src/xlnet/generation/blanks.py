@@ -14,6 +14,8 @@ from xlnet.generation.protocols import Tokenizer
 
 _BLANK = re.compile(r"<mask(?::(?P<count>[^<>]*))?>|_{3,}")
 _SENTINEL = "("
+# Each piece of a blank costs a pass over the text, so a slip of the finger would run for days.
+_MOST_PIECES = 1000
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,12 @@ def _length(found: re.Match[str]) -> int | None:
     count = found.group("count")
     if count is None:
         return 1
-    if not count.strip().isdecimal() or int(count) < 1:
-        raise InputError(f"{found.group()}: the number of pieces must be a whole number of at least 1.")
+    # The digits are counted first: of thousands of them int() makes an error of its own.
+    if not count.strip().isdecimal() or len(count.strip()) > 9 or not 1 <= int(count) <= _MOST_PIECES:
+        raise InputError(
+            f"{found.group()}: the number of pieces must be a whole number from 1 to {_MOST_PIECES:,}. "
+            "Longer text is continued with generate."
+        )
     return int(count)
 
 

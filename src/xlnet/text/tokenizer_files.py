@@ -68,9 +68,14 @@ def read_files(path_or_name: str | Path) -> TokenizerFiles:
 
 
 def write_files(folder: str | Path, model: bytes, normalization: Normalization) -> None:
-    """Write ``spiece.model`` and ``tokenizer_config.json``, each at once or not at all."""
+    """Write ``spiece.model`` and ``tokenizer_config.json``, each at once or not at all.
+
+    Raises:
+        MachineError: the folder cannot be made or written to.
+    """
+    from xlnet.checkpoints.failures import writing  # here, as above: the package opens the hub's client
+
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     config = {
         "tokenizer_class": "XLNetTokenizer",
         **{key: getattr(normalization, name) for key, name in _SWITCHES.items()},
@@ -83,8 +88,10 @@ def write_files(folder: str | Path, model: bytes, normalization: Normalization) 
         "mask_token": symbols.MASK,
         "padding_side": "left",
     }
-    _write(folder / MODEL_FILE, model)
-    _write(folder / CONFIG_FILE, (json.dumps(config, indent=2) + "\n").encode())
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / MODEL_FILE, model)
+        _write(folder / CONFIG_FILE, (json.dumps(config, indent=2) + "\n").encode())
 
 
 def model_from_json(content: dict[str, Any], source: str = JSON_FILE) -> bytes:

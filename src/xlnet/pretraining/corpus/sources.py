@@ -180,6 +180,8 @@ def _expand(item: str) -> tuple[list[Path], bool]:
         if not found:
             raise InputError(f"{item} matches no file.")
         return found, True
+    if path.is_symlink():
+        raise InputError(f"{item} is a link that leads nowhere.")
     siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise InputError(f"{item}: there is no such file or folder.{did_you_mean(path.name, siblings)}")
 
