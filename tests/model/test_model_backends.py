@@ -148,9 +148,9 @@ def test_equals_the_reference(
     backend: str, situation: Situation, tile_rows: int, tile_entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float64 to rounding; in float32 and bfloat16 with at most twice the reference's own error."""
-    for module in (tiles, compiled_call):
-        monkeypatch.setattr(module, "TILE_ROWS", tile_rows)
-        monkeypatch.setattr(module, "TILE_ENTRIES", tile_entries)
+    monkeypatch.setattr(tiles, "TILE_ROWS", tile_rows)
+    monkeypatch.setattr(tiles, "TILE_ENTRIES", tile_entries)
+    monkeypatch.setattr(compiled_call, "tile_size", lambda storage: (tile_rows, tile_entries))
     torch.manual_seed(1)
     geometry = situation.geometry()
     squares: dict[tuple[torch.dtype, str], Tensor] = {}
@@ -305,9 +305,8 @@ def test_dropout_does_not_depend_on_tiles(monkeypatch: pytest.MonkeyPatch) -> No
     torch.manual_seed(3)
     inputs = dataclasses.replace(Situation(batch=5, targets=4, memory=6, direction=True).inputs(), dropatt=0.4)
     found = []
-    for rows, entries in ((2, 1), (128, 100_000), (5, 300)):
-        monkeypatch.setattr(compiled_call, "TILE_ROWS", rows)
-        monkeypatch.setattr(compiled_call, "TILE_ENTRIES", entries)
+    for size in ((2, 1), (128, 100_000), (5, 300)):
+        monkeypatch.setattr(compiled_call, "tile_size", lambda storage, size=size: size)
         torch.manual_seed(4)
         found.append(BACKENDS["compiled"](inputs))
     torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)

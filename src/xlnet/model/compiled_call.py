@@ -16,9 +16,13 @@ from xlnet.model.row_numbers import RowNumbers
 from xlnet.model.scratch import Scratch
 from xlnet.model.tiles import Plan
 
-TILE_ROWS = 128
-TILE_ENTRIES = 256 * 1024
 SCRATCH = Scratch()
+
+
+def tile_size(storage: torch.dtype) -> tuple[int, int]:
+    """Most rows and about how many entries a tile has: a megabyte of scores, measured to be the fastest."""
+    size = storage.itemsize
+    return 512 // size, (1 << 20) // size
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,11 @@ class Call:
     def blocks(self) -> Iterator[Block]:
         """All blocks; none mixes rows that shift with rows that gather, nor directions."""
         shift = self.geometry.shift_rows
+        most_rows, entries = tile_size(self.settings.storage)
         for start, stop, shifts in ((0, shift, True), (shift, self.rows, False)):
-            for first in range(start, stop, TILE_ROWS):
-                last = min(first + TILE_ROWS, stop)
-                group = max(1, TILE_ENTRIES // ((last - first) * self.keys))
+            for first in range(start, stop, most_rows):
+                last = min(first + most_rows, stop)
+                group = max(1, entries // ((last - first) * self.keys))
                 for heads, numbers in self.groups(group):
                     low, high = self.window(numbers, first, last, shifts)
                     yield Block(heads, numbers, first, last, low, high, shifts)
