@@ -51,11 +51,11 @@ class AnySubsetConfig:
                 "be at most high."
             )
         for key, needed in _NEEDS:
-            value = getattr(self, key)
-            if getattr(self, needed) == 0 and value != getattr(AnySubsetConfig, key):
+            value, default = getattr(self, key), getattr(AnySubsetConfig, key)
+            if getattr(self, needed) == 0 and value != default:
                 raise ConfigurationError(
                     f"{_KEY}.{key}={value!r} has no effect while {_KEY}.{needed}=0: set {_KEY}.{needed} above 0, or "
-                    f"leave {_KEY}.{key} out."
+                    f"{_KEY}.{key} to its default {default}."
                 )
 
     def at_full_width(self) -> AnySubsetConfig:
