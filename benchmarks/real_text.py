@@ -188,6 +188,20 @@ def by_mask_rate(
     return lines
 
 
+def draw(losses: dict[int, float], path: Path) -> None:
+    """Loss against memory length."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(range(len(losses)), list(losses.values()), "o-")
+    axis.set_xticks(range(len(losses)), [str(length) for length in losses])
+    axis.set_xlabel("memory length in pieces")
+    axis.set_ylabel("nats a piece, left to right")
+    axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
@@ -196,6 +210,7 @@ def main() -> None:
     )
     parser.add_argument("--pieces", type=int, default=60_000, help="pieces of WikiText-2 to read")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", type=Path, help="picture of the loss against memory length")
     options = parser.parse_args()
     tokenizer = XLNetTokenizer.from_pretrained(options.model)
     model = XLNetLMHeadModel.from_pretrained(options.model)
@@ -220,6 +235,8 @@ def main() -> None:
         "Loss by memory length, left to right, segments of 32",
         [f"memory {m}: {loss:.3f}" for m, loss in losses.items()],
     )
+    if options.plot:
+        draw(losses, options.plot)
     show("LAMBADA", [lambada(model, tokenizer, options.data / "lambada_test.jsonl.gz")])
     show("WikiText-2", wikitext(model, tokenizer, options.data / "wikitext2_test.txt.gz", options.pieces))
 
