@@ -24,7 +24,7 @@ from xlnet.generation.methods import Run, drive
 from xlnet.generation.plan import FillPlan
 from xlnet.generation.sampling import RandomStream, SamplingConfig
 
-METHODS = [("sequential", 1), ("speculative", 2), ("speculative", 4), ("speculative", 8), ("one_pass", 1), ("one_pass", 2), ("one_pass", 4)]  # fmt: skip
+METHODS = [("sequential", 1), *(("speculative", k) for k in (2, 4, 8)), *(("one_pass", k) for k in (1, 2, 4))]
 
 
 def plans(tokenizer: XLNetTokenizer, path: Path, share: float, texts: int, length: int) -> list[FillPlan]:
