@@ -410,3 +410,11 @@ def test_outputs_are_pytrees() -> None:
     out = encoder(mem_len=2)(torch.tensor([[1, 2, 3]]))
     leaves = torch.utils._pytree.tree_leaves(out)
     assert sum(isinstance(leaf, Tensor) for leaf in leaves) == 4
+
+
+@pytest.mark.parametrize("wrong", [-1, 50])
+def test_an_id_without_embedding_is_named(wrong: int) -> None:
+    model = XLNetModel(XLNetConfig(vocab_size=50, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=8))
+    ids = torch.tensor([[1, 2, 3], [4, wrong, 6]])
+    with pytest.raises(InputError, match=rf"input_ids\[1, 1\] is {wrong}, but ids run from 0 to 49"):
+        model(ids)

@@ -20,6 +20,7 @@ from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.attention_sdpa import sdpa_attention
 from xlnet.model.attention_tiles import tiled_attention
 from xlnet.model.dropout import dropout
+from xlnet.model.tracing import being_traced
 
 # Below so many scores the plain formula, whose scores still fit the cache, is as fast on CPU as a walk over tiles.
 _WORTH_TILES = 4_000_000
@@ -81,7 +82,7 @@ def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
     """
     if name == "auto":
         # A tracer would unroll every tile; the plain formula is what compilers and exporters understand.
-        if torch.compiler.is_compiling():
+        if being_traced():
             return reference_attention
         if inputs.query.device.type != "cpu":
             return sdpa_attention

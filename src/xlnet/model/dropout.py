@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from xlnet.model import pointwise
+from xlnet.model.tracing import being_traced
 
 LEVELS = 256
 _INT64_LOWEST = -(2**63)
@@ -89,7 +90,7 @@ def dropout(states: Tensor, rate: float, training: bool) -> Tensor:
     if not training or rate == 0.0:
         return states
     rule = keep_rule(rate)
-    if states.device.type != "cpu" or rule is None or torch.compiler.is_compiling():
+    if states.device.type != "cpu" or rule is None or being_traced():
         return torch.nn.functional.dropout(states, rate)
     if pointwise.serves(states):
         return pointwise.activate_and_drop(states, False, rule.threshold, rule.scale)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from xlnet.batch import check_ids
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import InputError
 from xlnet.model.dropout import dropout
@@ -22,6 +23,7 @@ from xlnet.model.memory import Memory, remember
 from xlnet.model.outputs import EncoderOutput
 from xlnet.model.positions import position_table
 from xlnet.model.pretrained import PretrainedModel
+from xlnet.model.tracing import being_traced
 
 
 class XLNetModel(PretrainedModel):
@@ -75,7 +77,8 @@ class XLNetModel(PretrainedModel):
             if hidden states are asked for: nobody else reads them.
 
         Raises:
-            InputError: shapes that do not belong together, targets without order, a memory of other rows.
+            InputError: ids without an embedding (looked for on CPU only), shapes that do not belong together, targets
+                without order, a memory of other rows.
         """
         per_token = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "position_ids": position_ids}
         check_inputs(input_ids, order, visible, target_positions, per_token)
@@ -98,6 +101,8 @@ class XLNetModel(PretrainedModel):
             direction=direction,
             position_ids=position_ids,
         )
+        if input_ids.device.type == "cpu" and not being_traced():
+            check_ids(input_ids, self.config.vocab_size)  # on a GPU the check would wait for the device
         content = dropout(self.word_embedding(input_ids), self.config.dropout, self.training)
         query = None
         if target_positions is not None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from xlnet.batch import IGNORED_LABEL
+from xlnet.model.tracing import being_traced
 
 CHUNK_ROWS = 128
 
@@ -28,7 +29,7 @@ def vocabulary_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, label
     Returns:
         A scalar, computed in at least float32; exactly 0 where no label counts.
     """
-    if torch.compiler.is_compiling():
+    if being_traced():
         return plain_cross_entropy(states, weight.to(states.dtype), bias.to(states.dtype), labels)
     device = states.device.type
     if torch.is_autocast_enabled(device):

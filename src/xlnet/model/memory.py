@@ -13,6 +13,7 @@ from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import InputError
+from xlnet.model.tracing import being_traced
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Memory:
                 f"The memory comes from a model of {layers} layers of width {width}; "
                 f"this one has {config.n_layer} layers of width {config.d_model}."
             )
-        compiling = torch.compiler.is_compiling()
+        compiling = being_traced()
         if direction is not None and not compiling and not torch.equal(direction, self.direction.to(direction)):
             raise InputError("A row's memory was read in the other direction: lanes must keep their direction.")
 

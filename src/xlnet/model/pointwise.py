@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from xlnet.model.compiled import load_kernels
+from xlnet.model.tracing import being_traced
 
 SMALLEST = 1 << 14  # fewer entries than this are not worth the call
 
@@ -46,8 +47,7 @@ def serves(states: Tensor) -> bool:
         states.device.type == "cpu"
         and states.dtype in (torch.float32, torch.bfloat16, torch.float64)
         and states.numel() >= SMALLEST
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
+        and not being_traced()
         and _kernels(states.dtype) is not None
     )
 

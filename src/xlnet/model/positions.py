@@ -11,6 +11,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from xlnet.model.tracing import being_traced
+
 
 def sinusoids(distances: Tensor, d_model: int, dtype: torch.dtype) -> Tensor:
     """Encode distances as ``[sin(d * f_0) ... sin(d * f_m), cos(d * f_0) ... cos(d * f_m)]``.
@@ -47,7 +49,7 @@ def distance_range(longest_back: int, longest_ahead: int, *, both_directions: bo
 
 def position_table(low: int, high: int, d_model: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Codes of the distances ``low .. high`` as ``[high - low + 1, D]``; row t encodes distance ``low + t``."""
-    if torch.compiler.is_compiling():  # lengths may be symbolic there, which no cache can hold
+    if being_traced():  # lengths may be symbolic there, which no cache can hold
         return sinusoids(torch.arange(low, high + 1, device=device), d_model, dtype)
     return _cached_table(low, high, d_model, dtype, device)
 
