@@ -293,7 +293,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="training and held-out examples at most")
     parser.add_argument("--steps", type=int, default=0, help="optimizer steps instead of the usual epochs")
-    parser.add_argument("--learning_rate", type=float, default=3e-4)
+    parser.add_argument("--learning_rate", type=float, default=5e-4)
     parser.add_argument("--dropout", type=float, default=0.1, help="of all kinds; small models come without any")
     parser.add_argument("--precision", default=bfloat16_or_float32(), choices=["float32", "bfloat16"])
     parser.add_argument("--device", default="auto")
