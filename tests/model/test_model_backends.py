@@ -16,7 +16,7 @@ from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError
-from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, attention, compiled_call, tiles
+from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel, attention, attention_compiled, tiles
 from xlnet.model.attention import BACKENDS, choose_backend, reference_attention
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.geometry import Geometry
@@ -150,7 +150,7 @@ def test_equals_the_reference(
     """In float64 to rounding; in float32 and bfloat16 with at most twice the reference's own error."""
     monkeypatch.setattr(tiles, "TILE_ROWS", tile_rows)
     monkeypatch.setattr(tiles, "TILE_ENTRIES", tile_entries)
-    monkeypatch.setattr(compiled_call, "tile_size", lambda storage: (tile_rows, tile_entries))
+    monkeypatch.setattr(attention_compiled, "tile_rows", lambda keys: tile_rows)
     torch.manual_seed(1)
     geometry = situation.geometry()
     squares: dict[tuple[torch.dtype, str], Tensor] = {}
@@ -305,8 +305,8 @@ def test_dropout_does_not_depend_on_tiles(monkeypatch: pytest.MonkeyPatch) -> No
     torch.manual_seed(3)
     inputs = dataclasses.replace(Situation(batch=5, targets=4, memory=6, direction=True).inputs(), dropatt=0.4)
     found = []
-    for size in ((2, 1), (128, 100_000), (5, 300)):
-        monkeypatch.setattr(compiled_call, "tile_size", lambda storage, size=size: size)
+    for rows in (2, 128, 5):
+        monkeypatch.setattr(attention_compiled, "tile_rows", lambda keys, rows=rows: rows)
         torch.manual_seed(4)
         found.append(BACKENDS["compiled"](inputs))
     torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)

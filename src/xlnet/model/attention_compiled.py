@@ -1,13 +1,13 @@
-"""The tiles of ``attention_tiles`` with all that lies between their matrix products in one kernel of C.
+"""Exact attention tile by tile in one C kernel per call (``attention.c``): the fastest path on CPU.
 
-The mathematics and what is kept for the backward pass are those of ``attention_tiles``; a tile is a few heads of one
-sequence or, for short sequences, several sequences for one head. Dropout follows from a seed and the number of a row,
-so it does not depend on how rows are cut into tiles. bfloat16 stays bfloat16 in the products where the processor has
-them. The kernel is ``attention_rows.c``.
+The mathematics and what is kept for the backward pass are those of ``attention_tiles``. Dropout follows from a seed and
+the number of a row, so it does not depend on how rows are cut into tiles or shared out among threads. bfloat16 stays
+bfloat16 in the products where the processor has them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,16 +15,26 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from xlnet.model.attention_inputs import AttentionInputs
-from xlnet.model.attention_tiles import LN_2, tiled_attention
+from xlnet.model.attention_kernel import AttentionKernel, attention_kernel
+from xlnet.model.attention_tiles import LOG2_E, Settings, tiled_attention
 from xlnet.model.compiled import has_bfloat16_products
-from xlnet.model.compiled_call import Block, Call, StoredSettings
 from xlnet.model.dropout import keep_rule, scale_of
-from xlnet.model.row_kernels import row_kernels
+from xlnet.model.row_numbers import RowNumbers
+from xlnet.model.scratch import Scratch
+from xlnet.model.tiles import Plan
+
+SCRATCH = Scratch()
+_TILE_NUMBERS = 240_000  # in a tile: measured to be what the cache of one core holds without haste
+
+
+def tile_rows(keys: int) -> int:
+    """Rows of a tile: scores by content, by distance and gradients, each somewhat over ``keys`` wide."""
+    return max(16, min(96, _TILE_NUMBERS // (3 * keys)))
 
 
 def can_compile() -> bool:
-    """Whether the kernels can be had on this machine; builds them at the first call."""
-    return row_kernels(torch.float32) is not None
+    """Whether the kernel can be had on this machine; builds it at the first call."""
+    return attention_kernel(torch.float32) is not None
 
 
 def compiled_attention(inputs: AttentionInputs) -> Tensor:
@@ -36,20 +46,99 @@ def compiled_attention(inputs: AttentionInputs) -> Tensor:
     if storage == torch.bfloat16 and not has_bfloat16_products():
         storage = torch.float32
     rare = inputs.dropatt > 0.0 and keep_rule(inputs.dropatt) is None
-    if inputs.query.device.type != "cpu" or storage == torch.float16 or rare or row_kernels(storage) is None:
+    if inputs.query.device.type != "cpu" or storage == torch.float16 or rare or attention_kernel(storage) is None:
         return tiled_attention(inputs)
+    # The seed comes from the ordinary generator: the same run for the same torch.manual_seed, also when recomputing.
     seed = int(torch.randint(0, 2**62, ())) if inputs.dropatt > 0.0 else 0
     settings = StoredSettings(inputs.geometry, inputs.dropatt, seed, storage)
-    with torch.autocast("cpu", enabled=False):  # products here have their dtypes already
+    with torch.autocast("cpu", enabled=False):  # everything here has its dtype already
         return CompiledAttention.apply(*inputs.tensors, settings)
 
 
-def add_product(total: Tensor, rows: Tensor, scores: Tensor, factor: float = 1.0) -> None:
-    """``total [m, H, S] += factor * rows [m, r, H]^T @ scores [m, r, S]``, summed in the dtype of ``total``."""
-    if rows.dtype == total.dtype:
-        total.baddbmm_(rows.transpose(1, 2), scores, alpha=factor)
-    else:
-        total.add_(torch.bmm(rows.transpose(1, 2), scores), alpha=factor)
+@dataclass(frozen=True)
+class StoredSettings(Settings):
+    """``storage`` is the dtype of what is multiplied."""
+
+    storage: torch.dtype
+
+
+class Call:
+    """The inputs of one call as the kernel takes them, heads first.
+
+    Attributes:
+        real: float64 for float64 storage, else float32.
+        key, value: ``[B, N, S, H]``.
+        by_content, by_position: ``[B, N, R, H]``, ``(q + u)`` and ``(q + v)`` times the scale, in units of log 2.
+        by_segment: ``[B, N, R]``, ``(q + b) . (other - same)``, likewise, or None without segments.
+        tables: ``[N, T, H]`` for each direction that occurs.
+    """
+
+    def __init__(
+        self, settings: StoredSettings, query: Tensor, key: Tensor, value: Tensor, shared: list[Tensor]
+    ) -> None:
+        storage = settings.storage
+        self.settings = settings
+        self.real = torch.promote_types(storage, torch.float32)
+        position_key, content_bias, position_bias, segment_bias, segment_embedding = shared
+        self.query = query.to(self.real)
+        self.segment_bias = segment_bias.to(self.real)
+        self.difference = (segment_embedding[1] - segment_embedding[0]).to(self.real)
+        self.scale = query.shape[-1] ** -0.5
+        units = self.scale * LOG2_E
+        self.by_content = heads_first((self.query + content_bias.to(self.real)).mul_(units), storage)
+        self.by_position = heads_first((self.query + position_bias.to(self.real)).mul_(units), storage)
+        self.key, self.value = heads_first(key, storage), heads_first(value, storage)
+        self.by_segment: Tensor | None = None
+        if settings.geometry.has_segments:
+            dot = torch.einsum("brnh,nh->bnr", self.query + self.segment_bias, self.difference)
+            self.by_segment = (dot * units).contiguous()
+        self.batch, self.rows, self.heads, self.size = query.shape
+        self.keys = key.shape[1]
+        self.plan = Plan(settings.geometry, self.heads, storage)
+        self.position_key = position_key.to(storage)
+        signs = [self.plan.sign(number) for number in range(self.batch)]
+        self.signs = torch.tensor(signs)
+        self.tables = {
+            signs[number]: self.plan.table(self.position_key, number).contiguous()
+            for number in {sign: number for number, sign in enumerate(signs)}.values()
+        }
+        self.columns = next(iter(self.tables.values())).shape[1]
+        threads = torch.get_num_threads()
+        # Heads alone share out the work where they can; then the gradient of a table is summed over the batch in place.
+        self.groups = 1 if self.heads % threads == 0 else min(self.batch, threads)
+
+    def run(self, direction: str, **arrays: Tensor) -> None:
+        """Call the kernel; ``arrays`` are what it writes, and what only the backward pass reads."""
+        geometry, settings = self.settings.geometry, self.settings
+        kernel: AttentionKernel | None = attention_kernel(settings.storage)
+        assert kernel is not None
+        rule = keep_rule(settings.dropatt) if settings.dropatt > 0.0 else None
+        threads, rows = torch.get_num_threads(), tile_rows(self.keys)
+        room = rows * (2 * self.keys + self.columns) + 2 * (self.keys + self.columns) + 16
+        numbers = vars(RowNumbers.of(geometry, self.batch))
+        kernel(
+            direction,
+            {
+                "batch": self.batch, "heads": self.heads, "rows": self.rows, "keys": self.keys, "size": self.size,
+                "groups": self.groups, "columns": self.columns, "shift_rows": geometry.shift_rows, "tile_rows": rows,
+                "low": geometry.lowest_distance, "high": geometry.highest_distance,
+                "lowest_column": geometry.shift_rows + self.keys - 1 if geometry.shift_rows else 0,
+                "reach": -1 if not geometry.causal else 2**31 - 1 if geometry.reach is None else geometry.reach,
+                "threshold": 0 if rule is None else rule.threshold, "seed": settings.seed, "threads": threads,
+                "room": room, "scale": scale_of(settings.dropatt),
+            },
+            {
+                **numbers, **arrays, "sign": self.signs, "by_content": self.by_content, "by_position": self.by_position,
+                "by_segment": self.by_segment, "key": self.key, "value": self.value,
+                "forward_table": self.tables.get(1), "reversed_table": self.tables.get(-1),
+                "scratch": SCRATCH.take("room", (threads, room), self.real, torch.device("cpu")),
+            },
+        )  # fmt: skip
+
+
+def heads_first(tensor: Tensor, storage: torch.dtype) -> Tensor:
+    """``[B, X, N, H]`` to contiguous ``[B, N, X, H]`` in ``storage``."""
+    return tensor.transpose(1, 2).to(storage, memory_format=torch.contiguous_format).contiguous()
 
 
 class CompiledAttention(torch.autograd.Function):
@@ -59,106 +148,47 @@ class CompiledAttention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
         *shared, settings = others
         call = Call(settings, query, key, value, shared)
-        out = torch.empty(query.shape, dtype=call.real)
-        target = out.transpose(1, 2)
-        tops = torch.empty(call.batch, call.heads, call.rows, dtype=call.real)
+        out = torch.empty(call.by_content.shape, dtype=call.real)
+        tops = torch.empty(out.shape[:3], dtype=call.real)
         inverses = torch.empty_like(tops)
-        for block in call.blocks():
-            content, distance = call.scores(block)
-            # The weights take the place of the scores by content.
-            by_row = {"top": tops, "inverse": inverses}
-            call.kernels.forward(call.arguments(block, by_row, content=content, distance=distance, weight=content))
-            attended = torch.bmm(content, block.pick(call.value))
-            factor = block.rows_of(inverses)[..., None] * scale_of(settings.dropatt)
-            torch.mul(attended, factor, out=block.rows_of(target))
+        call.run("forward", out=out, top=tops, inverse=inverses)
         ctx.save_for_backward(query, key, value, *shared, out, tops, inverses)
         ctx.settings = settings
-        return out.to(query.dtype)
+        return out.transpose(1, 2).to(query.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *shared, out, tops, inverses = ctx.saved_tensors
         call = Call(ctx.settings, query, key, value, shared)
-        sums = Sums(call, gradient, out, inverses)
-        for block in call.blocks():
-            sums.add(block, tops)
-        inputs = (query, key, value, *shared)
-        return (*(total.to(given.dtype) for total, given in zip(sums.results(), inputs, strict=True)), None)
-
-
-class Sums:
-    """Gradients of a call, gathered block by block.
-
-    Attributes:
-        upstream: ``[B, N, R, H]`` gradient of the output times the dropout scale, over the softmax denominator.
-        inner: ``[B, N, R]``, gradient . output (the sum over keys of probability times its gradient), over the same.
-        by_content, by_position: ``[B, N, R, H]`` gradients of ``q + u`` and ``q + v`` before the scale.
-        by_segment: ``[B, N, R]`` gradient of the segment number before the scale.
-        key, value: ``[B, N, H, S]``; tables: ``[N, H, T]`` for each direction.
-    """
-
-    def __init__(self, call: Call, gradient: Tensor, out: Tensor, inverses: Tensor) -> None:
-        self.call = call
-        storage, real = call.settings.storage, call.real
-        upstream = gradient.to(real).transpose(1, 2)
-        self.inner = ((upstream * out.transpose(1, 2)).sum(dim=-1) * inverses).contiguous()
-        factor = inverses[..., None] * scale_of(call.settings.dropatt)
-        self.upstream = (upstream * factor).to(storage).contiguous()
-        self.by_content = torch.empty(self.upstream.shape, dtype=storage)
-        self.by_position = torch.empty_like(self.by_content)
-        self.by_segment = torch.zeros_like(inverses)
-        self.key = torch.zeros(call.key_across.shape, dtype=real)
-        self.value = torch.zeros_like(self.key)
-        width = call.plan.table(call.position_key, 0).shape[1]
-        self.tables = {
-            sign: torch.zeros(call.heads, call.size, width, dtype=real) for sign in sorted(set(call.plan.signs))
+        upstream = gradient.transpose(1, 2).to(call.real)
+        inner = (upstream * out).sum(dim=-1).mul_(inverses)
+        factor = inverses[..., None] * scale_of(ctx.settings.dropatt)
+        found = {
+            "content_gradient": torch.empty_like(out),
+            "position_gradient": torch.empty_like(out),
+            "segment_gradient": torch.zeros_like(tops),
+            "key_gradient": torch.zeros(call.key.shape, dtype=call.real),
+            "value_gradient": torch.zeros(call.key.shape, dtype=call.real),
+            "table_gradient": torch.zeros(call.groups, 2, call.heads, call.columns, call.size, dtype=call.real),
         }
+        upstream = (upstream * factor).to(call.settings.storage).contiguous()
+        call.run("backward", upstream=upstream, inner=inner, top=tops, inverse=inverses, **found)
+        inputs = (query, key, value, *shared)
+        return (*(total.to(given.dtype) for total, given in zip(gradients(call, found), inputs, strict=True)), None)
 
-    def add(self, block: Block, tops: Tensor) -> None:
-        """What one block contributes."""
-        call = self.call
-        content, distance = call.scores(block)
-        upstream = block.rows_of(self.upstream)
-        weight_gradient = call.take("weight_gradient", block, call.keys)
-        torch.bmm(upstream, block.pick(call.value_across), out=weight_gradient)
-        # Each row is read before it is written: gradients take the place of what they are computed from.
-        by_row = {"top": tops, "inner": self.inner, "segment_gradient": self.by_segment}
-        call.kernels.backward(
-            call.arguments(
-                block, by_row, content=content, distance=distance, weight=content, weight_gradient=weight_gradient,
-                score_gradient=weight_gradient, distance_gradient=distance,
-            )
-        )  # fmt: skip
-        add_product(block.pick(self.value), upstream, content)
-        query = block.rows_of(call.by_content)
-        torch.bmm(weight_gradient, block.pick(call.key), out=block.rows_of(self.by_content))
-        add_product(block.pick(self.key), query, weight_gradient, LN_2)
-        self.add_distances(block, distance)
 
-    def add_distances(self, block: Block, gradient: Tensor) -> None:
-        """Gradients of the query and of the table of positions from those of the scores by distance."""
-        call, table = self.call, self.call.table(block)
-        query, target = block.rows_of(call.by_position), block.rows_of(self.by_position)
-        if block.of_heads:
-            torch.bmm(gradient, table, out=target)
-        else:
-            gradient, query = gradient.flatten(0, 1)[None], query.flatten(0, 1)[None]
-            target.copy_(torch.mm(gradient[0], table[0]).view(target.shape))
-        sign = call.plan.sign(block.numbers.start)
-        add_product(self.tables[sign][block.heads, :, block.low : block.high], query, gradient, LN_2)
-
-    def results(self) -> list[Tensor]:
-        """In the order of the inputs."""
-        call, scale = self.call, self.call.scale
-        content, position = self.by_content.to(call.real), self.by_position.to(call.real)
-        along = self.by_segment[..., None] * call.difference[:, None]
-        query = ((content + position + along) * scale).transpose(1, 2)
-        embedding = torch.einsum("bnr,brnh->nh", self.by_segment, call.query + call.segment_bias) * scale
-        table = torch.zeros(call.position_key.shape, dtype=call.real)
-        call.plan.add_table_gradients(table, {sign: total.permute(2, 0, 1) for sign, total in self.tables.items()})
-        return [
-            query, self.key.permute(0, 3, 1, 2), self.value.permute(0, 3, 1, 2), table,
-            content.sum(dim=(0, 2)) * scale, position.sum(dim=(0, 2)) * scale,
-            self.by_segment.sum(dim=(0, 2))[:, None] * call.difference * scale, torch.stack([-embedding, embedding]),
-        ]  # fmt: skip
+def gradients(call: Call, found: dict[str, Tensor]) -> list[Tensor]:
+    """From what the kernel found to the gradients of the inputs, in their order."""
+    content, position, by_segment = (found[f"{name}_gradient"] for name in ("content", "position", "segment"))
+    scale = call.scale
+    query = (content + position).addcmul_(by_segment[..., None], call.difference[:, None]).mul_(scale)
+    embedding = torch.einsum("bnr,brnh->nh", by_segment, call.query + call.segment_bias) * scale
+    table = torch.zeros(call.position_key.shape, dtype=call.real)
+    both = found["table_gradient"].sum(dim=0).transpose(1, 2)
+    call.plan.add_table_gradients(table, {sign: both[int(sign < 0)] for sign in call.tables})
+    return [
+        query.transpose(1, 2), found["key_gradient"].transpose(1, 2), found["value_gradient"].transpose(1, 2), table,
+        content.sum(dim=(0, 2)) * scale, position.sum(dim=(0, 2)) * scale,
+        by_segment.sum(dim=(0, 2))[:, None] * call.difference * scale, torch.stack([-embedding, embedding]),
+    ]  # fmt: skip

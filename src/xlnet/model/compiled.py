@@ -23,7 +23,16 @@ _BUILDS: dict[torch.dtype, tuple[str, ...]] = {
     torch.bfloat16: ("BFLOAT16",),
     torch.float64: ("DOUBLE",),
 }
-_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+_FLAGS = (
+    "-O3",
+    "-march=native",
+    "-fopenmp",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-shared",
+    "-fPIC",
+)
 
 
 def load_compiled(name: str, source: str, definitions: tuple[str, ...] = ()) -> ctypes.CDLL | None:

@@ -1,0 +1,70 @@
+"""The C kernel of ``attention.c`` as Python sees it."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xlnet.model.compiled import load_kernels
+
+# The matrix products that torch is linked with, by dtype of what they multiply; bfloat16 sums in float32.
+_PRODUCTS = {torch.float32: "sgemm_", torch.bfloat16: "gemm_bf16bf16f32_", torch.float64: "dgemm_"}
+_INTEGERS = (
+    "batch", "heads", "rows", "keys", "size", "groups", "columns", "shift_rows", "tile_rows", "low", "high",
+    "lowest_column", "reach", "threshold",
+)  # fmt: skip
+_POINTERS = (
+    "sign", "row_position", "key_position", "sees", "order", "row_segment", "key_segment", "own", "explicit",
+    "by_content", "by_position", "by_segment", "key", "value", "forward_table", "reversed_table", "scratch", "out",
+    "top", "inverse", "upstream", "inner", "content_gradient", "position_gradient", "segment_gradient",
+    "key_gradient", "value_gradient", "table_gradient",
+)  # fmt: skip
+
+
+class CallArguments(ctypes.Structure):
+    """``Call`` of ``attention.c``, field by field."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in _INTEGERS),
+        ("seed", ctypes.c_uint64),
+        ("threads", ctypes.c_int64),
+        ("room", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+        ("product", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in _POINTERS),
+    )
+
+
+class AttentionKernel:
+    """``forward`` and ``backward`` for one dtype of storage."""
+
+    def __init__(self, library: ctypes.CDLL, product: int) -> None:
+        self.library, self.product = library, product
+        for function in (library.forward, library.backward):
+            function.argtypes, function.restype = [ctypes.POINTER(CallArguments)], None
+
+    def __call__(self, direction: str, settings: dict[str, Any], arrays: dict[str, Tensor | None]) -> None:
+        """Run ``forward`` or ``backward``; every array is contiguous and named as in ``attention.c``."""
+        pointers = {name: array.data_ptr() for name, array in arrays.items() if array is not None}
+        arguments = CallArguments(product=self.product, **settings, **pointers)
+        getattr(self.library, direction)(ctypes.byref(arguments))
+
+
+@lru_cache
+def attention_kernel(dtype: torch.dtype) -> AttentionKernel | None:
+    """The kernel that stores in ``dtype`` (float32, bfloat16 or float64), or None where it cannot be had.
+
+    It needs a C compiler, and a torch that shows the matrix products of its library, as the usual builds for Linux do.
+    """
+    try:
+        torch_library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        product = ctypes.cast(getattr(torch_library, _PRODUCTS[dtype]), ctypes.c_void_p).value
+    except (OSError, AttributeError):
+        return None
+    library = load_kernels("attention", dtype)
+    return None if library is None or product is None else AttentionKernel(library, product)
