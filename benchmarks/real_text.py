@@ -112,7 +112,10 @@ def wikitext(model: XLNetLMHeadModel, tokenizer: XLNetTokenizer, path: Path, pie
     ids = ids[:pieces]
     lines = []
     for segment, memory in ((64, 64), (64, 192)):
-        total = -sum(float(part.double().sum()) for part in walk_log_probs(model, ids, WalkConfig(segment, memory)))
+        total = -sum(
+            float(part.double().sum())
+            for part in walk_log_probs(model, ids, WalkConfig(segment_length=segment, memory_length=memory))
+        )
         lines.append(
             f"WikiText-2 raw test, first {len(ids):,} pieces, left to right, segments of {segment}, memory {memory}: "
             f"perplexity {math.exp(total / len(ids)):.1f} a piece, {math.exp(total / words):.0f} a word"

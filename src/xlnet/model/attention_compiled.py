@@ -29,7 +29,7 @@ _TILE_NUMBERS = 240_000  # in a tile: measured to be what the cache of one core 
 
 def tile_rows(keys: int) -> int:
     """Rows of a tile: scores by content, by distance and gradients, each somewhat over ``keys`` wide."""
-    return max(16, min(96, _TILE_NUMBERS // (3 * keys)))
+    return max(48, min(96, _TILE_NUMBERS // (3 * keys)))
 
 
 def can_compile() -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 
 _SECONDS = 60
+_OPENMP = re.compile(r"/lib(gomp|omp|iomp5)[^/]*$")
 _BUILDS: dict[torch.dtype, tuple[str, ...]] = {
     torch.float32: (),
     torch.bfloat16: ("BFLOAT16",),
@@ -44,8 +46,8 @@ def load_compiled(name: str, source: str, definitions: tuple[str, ...] = ()) -> 
         definitions: names to define for the preprocessor.
 
     Returns:
-        The library, or None where it cannot be had: not Linux, no compiler (cc, gcc or clang), a failed build, or two
-        OpenMP libraries in the process, which would fight for the cores.
+        The library, or None where it cannot be had: not Linux, no compiler (cc, gcc or clang), a failed build, or
+        another OpenMP library than torch's.
     """
     compiler = _compiler()
     if compiler is None:
@@ -57,7 +59,7 @@ def load_compiled(name: str, source: str, definitions: tuple[str, ...] = ()) -> 
         if not library.is_file():
             _build([compiler, *flags], source, library)
         loaded = ctypes.CDLL(str(library))
-        return loaded if _openmp_runtimes() == 1 else None
+        return loaded if _shares_openmp() else None
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None
 
@@ -99,7 +101,14 @@ def has_bfloat16_products() -> bool:
     return platform.system() == "Linux" and bool(_processor() & {"avx512_bf16", "amx_bf16", "bf16"})
 
 
-def _openmp_runtimes() -> int:
-    """How many OpenMP libraries this process has loaded."""
+def _shares_openmp() -> bool:
+    """Whether torch and a library built here use the same OpenMP: two pools of threads would fight for the cores.
+
+    A library built here is bound to the one that bears the plain name. Copies that other packages carry for themselves
+    (their names end in a hash) do no harm; one that torch carries for itself would.
+    """
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-    return len({line.split()[-1] for line in maps if "libgomp" in line or "libomp" in line or "libiomp" in line})
+    loaded = {Path(line.split()[-1]) for line in maps if _OPENMP.search(line)}
+    private = {path for path in loaded if re.search(r"-[0-9a-f]{8}\b", path.name)}
+    own = {path.parent.name for path in private} & {"lib", "torch.libs"}
+    return len(loaded - private) == 1 and not own
