@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -73,3 +74,15 @@ def wrongly_labelled(corpus: TokenCorpus) -> TokenCorpus:
     """A corpus whose shards hold ids that its manifest denies."""
     corpus.manifest = dataclasses.replace(corpus.manifest, vocab_size=VOCAB_SIZE)
     return corpus
+
+
+def restarted(config: StreamConfig, place: int) -> tuple[PermutationStream, PermutationStream, str]:
+    """A stream after ``place`` batches, another that was brought to the same place, and the state that did it."""
+    corpus = corpus_of(500 + config.batch_size * config.micro_batches * config.window)
+    stream, again = stream_of(corpus, config), stream_of(corpus, config)
+    for _ in range(place):
+        next(stream)
+    state = json.dumps(stream.state())
+    next(again)
+    again.restore(json.loads(state))
+    return stream, again, state

@@ -22,6 +22,7 @@ from stream_helpers import (
     configs,
     corpus_of,
     equal,
+    restarted,
     stream_of,
     wrongly_labelled,
 )
@@ -34,14 +35,7 @@ from xlnet.pretraining.stream_config import StreamConfig
 @settings(max_examples=15, deadline=None)
 @given(configs(), st.integers(0, 40))
 def test_a_restored_stream_gives_the_exact_next_batches(config: StreamConfig, place: int) -> None:
-    corpus = corpus_of(500 + config.batch_size * config.micro_batches * config.window)
-    stream = stream_of(corpus, config)
-    for _ in range(place):
-        next(stream)
-    state = json.loads(json.dumps(stream.state()))
-    again = stream_of(corpus, config)
-    next(again)
-    again.restore(state)
+    stream, again, _ = restarted(config, place)
     assert again.state() == stream.state() and again.epoch == stream.epoch
     assert all(equal(next(stream), next(again)) for _ in range(5))
 

@@ -7,10 +7,10 @@ classifier.predict(["a gorgeous film", "two hours I want back"])   # [{"id": "0"
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -28,6 +28,7 @@ from xlnet.training.device import choose_device
 from xlnet.training.loop import FitResult
 from xlnet.training.run_files import write_text
 
+T = TypeVar("T")
 TASK_FILE = "task.json"
 _FORMAT = "xlnet-task-1"
 
@@ -101,16 +102,20 @@ class FineTuned:
         if isinstance(inputs, str):
             raise InputError("predict takes a list of inputs, not one string. Write predict([text]).")
         examples = [self._example(value, place) for place, value in enumerate(inputs)]
-        with progress_bar("predicting", len(examples), show_progress) as advance:
-            return predict_examples(
-                self.model,
-                self.tokenizer,
-                self.task,
-                examples,
-                batch_size=batch_size,
-                precision=self.precision,
-                advance=advance,
-            )
+        return self._over(predict_examples, "predicting", examples, batch_size, show_progress)
+
+    def _over(
+        self,
+        work: Callable[..., T],
+        title: str,
+        examples: Sequence[Any],
+        batch_size: int,
+        show_progress: bool | None,
+    ) -> T:
+        """``work`` on the examples, with a bar."""
+        settings = {"batch_size": batch_size, "precision": self.precision}
+        with progress_bar(title, len(examples), show_progress) as advance:
+            return work(self.model, self.tokenizer, self.task, examples, **settings, advance=advance)
 
     def _example(self, value: Any, place: int) -> Any:
         where = f"input {place}"
@@ -134,16 +139,7 @@ class FineTuned:
         Raises:
             InputError: no example, or one without label.
         """
-        with progress_bar("evaluating", len(examples), show_progress) as advance:
-            return evaluate_examples(
-                self.model,
-                self.tokenizer,
-                self.task,
-                examples,
-                batch_size=batch_size,
-                precision=self.precision,
-                advance=advance,
-            )
+        return self._over(evaluate_examples, "evaluating", examples, batch_size, show_progress)
 
     def embed(
         self,
