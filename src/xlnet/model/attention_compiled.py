@@ -99,8 +99,7 @@ class Call:
         signs = [self.plan.sign(number) for number in range(self.batch)]
         self.signs = torch.tensor(signs)
         self.tables = {
-            signs[number]: self.plan.table(self.position_key, number).contiguous()
-            for number in {sign: number for number, sign in enumerate(signs)}.values()
+            sign: self.plan.table(self.position_key, signs.index(sign)).contiguous() for sign in sorted(set(signs))
         }
         self.columns = next(iter(self.tables.values())).shape[1]
         threads = torch.get_num_threads()

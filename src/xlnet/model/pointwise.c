@@ -1,4 +1,5 @@
-/* Activation and dropout of the feed-forward layer in one pass, forward and backward.
+/* Activation and dropout of the feed-forward layer in one pass, forward and backward. Without an activation the backward
+   pass is the forward pass of the gradient.
 
    Entries go in chunks of 1024 that are numbered over the whole array: dropout depends on seed and number alone, so the
    backward pass draws the same decisions again and nothing is kept. `basics.c` comes before this text. */
@@ -12,8 +13,9 @@ typedef struct {
   uint64_t seed;
   double scale;       /* of what is kept */
   int64_t threads;
-  const stored *input, *upstream; /* upstream: backward only */
-  stored *output;                 /* forward: the result; backward: the gradient of the input */
+  const stored *input;
+  const stored *upstream; /* gradient of an activated result: the output is then that of the input; else NULL */
+  stored *output;
 } Pointwise;
 
 #define SLOPE ((real)0.79788456080286536)
@@ -32,7 +34,7 @@ static inline real slope(real x) {
   return gate + x * gate * (e * gate) * 2 * SLOPE * (1 + 3 * CUBIC * x * x); /* e * gate = 1 - gate, not cancelled */
 }
 
-void forward(const Pointwise *p) {
+void run(const Pointwise *p) {
   int64_t chunks = (p->count + CHUNK - 1) / CHUNK;
   real scale = (real)p->scale;
   uint8_t least = (uint8_t)p->threshold;
@@ -44,37 +46,19 @@ void forward(const Pointwise *p) {
     uint32_t words[CHUNK / 4] = {0};
     const uint8_t *restrict bytes = (const uint8_t *)words;
     if (least) draw(p->seed, (uint64_t)chunk, length, words);
-    if (p->activation) {
+    if (p->upstream) {
+      const stored *restrict up = p->upstream + first;
       for (int64_t j = 0; j < length; ++j) {
-        real v = load(x[j]), kept = gelu(v) * scale;
+        real kept = load(up[j]) * slope(load(x[j])) * scale;
+        y[j] = store(bytes[j] >= least ? kept : (real)0);
+      }
+    } else if (p->activation) {
+      for (int64_t j = 0; j < length; ++j) {
+        real kept = gelu(load(x[j])) * scale;
         y[j] = store(bytes[j] >= least ? kept : (real)0);
       }
     } else {
       for (int64_t j = 0; j < length; ++j) y[j] = store(bytes[j] >= least ? load(x[j]) * scale : (real)0);
-    }
-  }
-}
-
-void backward(const Pointwise *p) {
-  int64_t chunks = (p->count + CHUNK - 1) / CHUNK;
-  real scale = (real)p->scale;
-  uint8_t least = (uint8_t)p->threshold;
-  #pragma omp parallel for num_threads(p->threads) schedule(static)
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    int64_t first = chunk * CHUNK, length = p->count - first < CHUNK ? p->count - first : CHUNK;
-    const stored *restrict up = p->upstream + first;
-    stored *restrict dx = p->output + first;
-    uint32_t words[CHUNK / 4] = {0};
-    const uint8_t *restrict bytes = (const uint8_t *)words;
-    if (least) draw(p->seed, (uint64_t)chunk, length, words);
-    if (p->activation) {
-      const stored *restrict x = p->input + first;
-      for (int64_t j = 0; j < length; ++j) {
-        real kept = load(up[j]) * slope(load(x[j])) * scale;
-        dx[j] = store(bytes[j] >= least ? kept : (real)0);
-      }
-    } else {
-      for (int64_t j = 0; j < length; ++j) dx[j] = store(bytes[j] >= least ? load(up[j]) * scale : (real)0);
     }
   }
 }

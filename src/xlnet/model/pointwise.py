@@ -36,8 +36,7 @@ class PointwiseArguments(ctypes.Structure):
 def _kernels(dtype: torch.dtype) -> ctypes.CDLL | None:
     library = load_kernels("pointwise", dtype)
     if library is not None:
-        for function in (library.forward, library.backward):
-            function.argtypes, function.restype = [ctypes.POINTER(PointwiseArguments)], None
+        library.run.argtypes, library.run.restype = [ctypes.POINTER(PointwiseArguments)], None
     return library
 
 
@@ -72,26 +71,32 @@ class Pointwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, gelu_tanh: bool, threshold: int, scale: float, seed: int) -> Tensor:
         states = states.contiguous()
-        out = torch.empty_like(states)
         ctx.settings = {"activation": gelu_tanh, "threshold": threshold, "scale": scale, "seed": seed}
         if gelu_tanh:
             ctx.save_for_backward(states)
-        _call("forward", ctx.settings, out, input=states)
-        return out
+        return _run(ctx.settings, states)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradient.contiguous()
-        out = torch.empty_like(gradient)
-        given = {"input": ctx.saved_tensors[0]} if ctx.saved_tensors else {}
-        _call("backward", ctx.settings, out, upstream=gradient, **given)
-        return out, None, None, None, None
+        saved = ctx.saved_tensors
+        # Without an activation the gradient is dropped out and scaled as the states were.
+        found = _run(ctx.settings, saved[0], gradient) if saved else _run(ctx.settings, gradient)
+        return found, None, None, None, None
 
 
-def _call(name: str, settings: dict[str, Any], out: Tensor, **arrays: Tensor) -> None:
-    pointers = {key: array.data_ptr() for key, array in arrays.items()}
+def _run(settings: dict[str, Any], states: Tensor, upstream: Tensor | None = None) -> Tensor:
+    out = torch.empty_like(states)
     arguments = PointwiseArguments(
-        count=out.numel(), threads=torch.get_num_threads(), output=out.data_ptr(), **settings, **pointers
+        count=out.numel(),
+        threads=torch.get_num_threads(),
+        input=states.data_ptr(),
+        upstream=None if upstream is None else upstream.data_ptr(),
+        output=out.data_ptr(),
+        **settings,
     )
-    getattr(_kernels(out.dtype), name)(ctypes.byref(arguments))
+    library = _kernels(out.dtype)
+    assert library is not None
+    library.run(ctypes.byref(arguments))
+    return out
