@@ -141,31 +141,23 @@ def run(backend: Any, inputs: AttentionInputs, dtype: torch.dtype, upstream: Ten
     return {"out": out.detach().double(), **{n: g.double() for n, g in found.items() if g is not None}}
 
 
-@pytest.mark.parametrize(("tile_rows", "tile_entries"), [(3, 60), (3, 10_000), (128, 60), (128, 400)])
-@pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS.keys())
-@pytest.mark.parametrize("backend", FAST)
-def test_equals_the_reference(
-    backend: str, situation: Situation, tile_rows: int, tile_entries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In float64 to rounding; in float32 and bfloat16 with at most twice the reference's own error."""
-    monkeypatch.setattr(tiles, "TILE_ROWS", tile_rows)
-    monkeypatch.setattr(tiles, "TILE_ENTRIES", tile_entries)
-    monkeypatch.setattr(attention_compiled, "tile_rows", lambda keys: tile_rows)
+def errors_are_as_small(backend: Any, situation: Situation, draws: int = DRAWS) -> None:
+    """In float64 equal to rounding; in float32 and bfloat16 with at most twice the reference's own error."""
     torch.manual_seed(1)
     geometry = situation.geometry()
     squares: dict[tuple[torch.dtype, str], Tensor] = {}
     largest: dict[str, float] = {}
-    for draw in range(DRAWS):
+    for draw in range(draws):
         inputs = situation.inputs(geometry)
         upstream = torch.randn(inputs.query.shape, dtype=torch.float64)
         exact = run(reference_attention, inputs, torch.float64, upstream)
         if draw == 0:
             largest = {name: float(value.norm()) for name, value in exact.items()}
-            found = run(BACKENDS[backend], inputs, torch.float64, upstream)
+            found = run(backend, inputs, torch.float64, upstream)
             for name, value in exact.items():
                 torch.testing.assert_close(found[name], value, rtol=1e-11, atol=1e-11, msg=f"{name} in float64")
         for dtype in (torch.float32, torch.bfloat16) if draw < 2 else (torch.float32,):
-            ours = run(BACKENDS[backend], inputs, dtype, upstream)
+            ours = run(backend, inputs, dtype, upstream)
             theirs = run(reference_attention, inputs, dtype, upstream)
             for name, value in exact.items():
                 both = torch.stack([(ours[name] - value).square().sum(), (theirs[name] - value).square().sum()])
@@ -176,7 +168,19 @@ def test_equals_the_reference(
             # are few numbers, sums that nearly cancel: their errors are compared together.
             our, their = sum(squares[dtype, name] for name in names if name in largest).sqrt().tolist()
             noise = torch.finfo(dtype).eps * max(largest[name] for name in (*names, "value") if name in largest)
-            assert our <= max(2 * their, noise * DRAWS**0.5), f"{names} in {dtype}"
+            assert our <= max(2 * their, noise * draws**0.5), f"{names} in {dtype}"
+
+
+@pytest.mark.parametrize(("tile_rows", "tile_entries"), [(3, 60), (3, 10_000), (128, 60), (128, 400)])
+@pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS.keys())
+@pytest.mark.parametrize("backend", FAST)
+def test_equals_the_reference(
+    backend: str, situation: Situation, tile_rows: int, tile_entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "TILE_ROWS", tile_rows)
+    monkeypatch.setattr(tiles, "TILE_ENTRIES", tile_entries)
+    monkeypatch.setattr(attention_compiled, "tile_rows", lambda keys: tile_rows)
+    errors_are_as_small(BACKENDS[backend], situation)
 
 
 @pytest.mark.parametrize("backend", FAST)

@@ -113,7 +113,6 @@ class Call:
         assert kernel is not None
         rule = keep_rule(settings.dropatt) if settings.dropatt > 0.0 else None
         threads, rows = torch.get_num_threads(), tile_rows(self.keys)
-        room = rows * (2 * self.keys + self.columns) + 2 * (self.keys + self.columns) + 16
         numbers = vars(RowNumbers.of(geometry, self.batch))
         kernel(
             direction,
@@ -124,14 +123,14 @@ class Call:
                 "lowest_column": geometry.shift_rows + self.keys - 1 if geometry.shift_rows else 0,
                 "reach": -1 if not geometry.causal else 2**31 - 1 if geometry.reach is None else geometry.reach,
                 "threshold": 0 if rule is None else rule.threshold, "seed": settings.seed, "threads": threads,
-                "room": room, "scale": scale_of(settings.dropatt),
+                "scale": scale_of(settings.dropatt),
             },
             {
                 **numbers, **arrays, "sign": self.signs, "by_content": self.by_content, "by_position": self.by_position,
                 "by_segment": self.by_segment, "key": self.key, "value": self.value,
                 "forward_table": self.tables.get(1), "reversed_table": self.tables.get(-1),
-                "scratch": SCRATCH.take("room", (threads, room), self.real, torch.device("cpu")),
             },
+            SCRATCH,
         )  # fmt: skip
 
 
@@ -141,7 +140,7 @@ def heads_first(tensor: Tensor, storage: torch.dtype) -> Tensor:
 
 
 class CompiledAttention(torch.autograd.Function):
-    """Saves the inputs, the output and two numbers a row and head: the highest score and the softmax denominator."""
+    """Saves the inputs and two numbers a row and head: the highest score and the softmax denominator."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
@@ -151,28 +150,26 @@ class CompiledAttention(torch.autograd.Function):
         tops = torch.empty(out.shape[:3], dtype=call.real)
         inverses = torch.empty_like(tops)
         call.run("forward", out=out, top=tops, inverse=inverses)
-        ctx.save_for_backward(query, key, value, *shared, out, tops, inverses)
+        ctx.save_for_backward(query, key, value, *shared, tops, inverses)
         ctx.settings = settings
         return out.transpose(1, 2).to(query.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, *shared, out, tops, inverses = ctx.saved_tensors
+        query, key, value, *shared, tops, inverses = ctx.saved_tensors
         call = Call(ctx.settings, query, key, value, shared)
-        upstream = gradient.transpose(1, 2).to(call.real)
-        inner = (upstream * out).sum(dim=-1).mul_(inverses)
-        factor = inverses[..., None] * scale_of(ctx.settings.dropatt)
         found = {
-            "content_gradient": torch.empty_like(out),
-            "position_gradient": torch.empty_like(out),
+            "content_gradient": torch.empty(call.by_content.shape, dtype=call.real),
+            "position_gradient": torch.empty(call.by_content.shape, dtype=call.real),
             "segment_gradient": torch.zeros_like(tops),
             "key_gradient": torch.zeros(call.key.shape, dtype=call.real),
             "value_gradient": torch.zeros(call.key.shape, dtype=call.real),
             "table_gradient": torch.zeros(call.groups, 2, call.heads, call.columns, call.size, dtype=call.real),
         }
-        upstream = (upstream * factor).to(call.settings.storage).contiguous()
-        call.run("backward", upstream=upstream, inner=inner, top=tops, inverse=inverses, **found)
+        factor = inverses[..., None] * scale_of(ctx.settings.dropatt)
+        upstream = (gradient.transpose(1, 2) * factor).to(call.settings.storage).contiguous()
+        call.run("backward", upstream=upstream, top=tops, inverse=inverses, **found)
         inputs = (query, key, value, *shared)
         return (*(total.to(given.dtype) for total, given in zip(gradients(call, found), inputs, strict=True)), None)
 

@@ -1,0 +1,48 @@
+"""The products of the compiled attention: the library's and our own give the same, in every situation."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from test_model_backends import SITUATIONS, Situation, errors_are_as_small
+
+from xlnet.model import attention_compiled, attention_kernel
+from xlnet.model.attention_compiled import compiled_attention
+from xlnet.model.compiled import has_own_products
+
+SIZES = {False: 32, True: 64}
+HERE = {
+    own: pytest.param(
+        own,
+        marks=pytest.mark.skipif(
+            own and not has_own_products(torch.float32),
+            reason="our own products need AVX-512 and another maker than Intel",
+        ),
+    )
+    for own in (False, True)
+}
+
+
+@pytest.mark.parametrize("tile_rows", [1, 3, 9, 128])
+@pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS.keys())
+@pytest.mark.parametrize("own", HERE.values())
+def test_equals_the_reference(own: bool, situation: Situation, tile_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd numbers of rows, keys and columns, windows that begin anywhere; float64 always takes the library."""
+    kernel = attention_kernel.attention_kernel
+    monkeypatch.setattr(
+        attention_compiled, "attention_kernel", lambda dtype: kernel(dtype, own and dtype != torch.float64)
+    )
+    monkeypatch.setattr(attention_compiled, "tile_rows", lambda keys: tile_rows)
+    errors_are_as_small(compiled_attention, dataclasses.replace(situation, size=SIZES[own]), draws=4)
+
+
+def test_a_head_of_another_size_takes_the_library() -> None:
+    """A multiple of 32 is a condition of ours, not of the user's."""
+    situation = Situation(targets=4, segments=True, size=20)
+    inputs = situation.inputs()
+    lower = dataclasses.replace(
+        inputs, **{name: value.float() for name, value in vars(inputs).items() if isinstance(value, torch.Tensor)}
+    )
+    torch.testing.assert_close(compiled_attention(lower).double(), compiled_attention(inputs), rtol=1e-4, atol=1e-5)
