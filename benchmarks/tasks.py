@@ -1,11 +1,16 @@
-"""What pretraining is worth: tasks from pretrained weights, from random weights, and TF-IDF with logistic regression.
+"""What pretraining is worth: tasks from pretrained weights, from random weights, and from a bag of words.
 
     python benchmarks/tasks.py MODEL --data ../shared/data --output runs/tasks --tasks sst2 cola --seeds 3
+    python benchmarks/tasks.py books=models/small-books reviews=runs/reviews/model --seeds 3
+
+One column for each model (``name=folder``), beside random weights of the first model's shape under the same settings,
+TF-IDF with logistic regression, BM25 where documents are ranked, and the most frequent label. Rows and their settings
+are in ``task_entries.py``; options on the command line change them for all rows.
 
 Each cell of the table is a line of ``results.jsonl`` in the output folder as soon as it is known. The same command goes
 on where it was stopped: cells that are there with the same model and settings are not run again, and a run that was
-stopped in the middle is taken up at its last checkpoint. Random weights have the pretrained model's shape and the same
-settings. The last weights are measured, not the best on the held-out data, which would flatter every cell.
+stopped in the middle is taken up at its last checkpoint. The last weights are measured, not the best on the held-out
+data, which would flatter every cell; only the threshold of SQuAD 2.0 is searched there, as its official scorer does.
 """
 
 from __future__ import annotations
@@ -19,110 +24,40 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
+from task_entries import TASKS, Entry, bag_of_words, first_stage, load, majority
 
 from xlnet.checkpoints import read_checkpoint
+from xlnet.configuration import SummaryType
 from xlnet.errors import XLNetError
 from xlnet.tasks.config import FineTuneConfig
 from xlnet.tasks.contract import Task
-from xlnet.tasks.datasets.loading import sample
-from xlnet.tasks.datasets.ranking import read_ranking
-from xlnet.tasks.datasets.registry import BENCHMARKS
-from xlnet.tasks.families.classification import TextClassification
-from xlnet.tasks.families.multiple_choice import MultipleChoice
-from xlnet.tasks.families.ranking import Ranking
-from xlnet.tasks.families.regression import TextRegression
 from xlnet.tasks.finetune import TaskData, finetune
-from xlnet.tasks.metrics import Scored, score
+from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
 from xlnet.text import XLNetTokenizer
 from xlnet.training.config import Precision
 from xlnet.training.report import SilentReporter
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of the table: where its data lies below the data folder, and how it is trained on.
-
-    Settings are those of a small model, which learns at rates ten times those of the release.
-
-    Attributes:
-        folder: below the data folder.
-        max_length: tokens.
-        epochs: passes over the training examples.
-        batch_size: examples of a step.
-        limit: training examples at most, 0 for all.
-        train, dev: splits.
-        share: share of ``train`` kept for measuring, where there is no other split (BoolQ has only its val).
-        changes: further settings of the task.
-    """
-
-    folder: str
-    max_length: int = 64
-    epochs: float = 5.0
-    batch_size: int = 32
-    limit: int = 0
-    train: str = "train"
-    dev: str = "dev"
-    share: float = 0.0
-    changes: Mapping[str, Any] = field(default_factory=dict)
+BASELINES = {"majority": majority, "bm25": first_stage, "tf-idf": bag_of_words}
 
 
-TASKS: dict[str, Entry] = {
-    "sst2": Entry("glue", epochs=1.0, batch_size=64),
-    "cola": Entry("glue"),
-    "mrpc": Entry("glue", 96),
-    "stsb": Entry("glue"),
-    "rte": Entry("glue", 96),
-    "qnli": Entry("glue", 96, epochs=4.0),
-    "mnli": Entry("glue", 64, epochs=2.0, dev="dev_matched"),
-    "imdb": Entry("imdb", 192, epochs=3.0, limit=3000, dev="test", changes={"long_text": "head_tail"}),
-    "boolq": Entry("superglue", 160, epochs=4.0, train="dev", dev="", share=0.25),
-    "race": Entry("race", 192, epochs=3.0, batch_size=8),
-    "cranfield": Entry("ranking/cranfield", 96, epochs=3.0, batch_size=8),
-    "chnsenticorp": Entry("chnsenticorp", 128, epochs=4.0),
-}
-NOT_ENGLISH = ("chnsenticorp",)
-STARTS = ("majority", "bm25", "tf-idf", "random", "pretrained")
-
-
-def load(name: str, data: Path, limit: int) -> tuple[Task, TaskData]:
-    """Task and data of a row."""
-    entry = TASKS[name]
-    if name == "cranfield":
-        task: Task = Ranking(
-            name=name, max_length=entry.max_length, max_grade=4.0, group_size=8, first_stage_weight=1.0
-        )
-        train, dev = (read_ranking(data / entry.folder, split, candidates=50) for split in ("train", "dev"))
-        return task, TaskData(sample(train, limit) if limit else train, {"dev": dev})
-    found = BENCHMARKS[name]
-    changes: dict[str, Any] = {"max_length": entry.max_length, **entry.changes}
-    if isinstance(found.task, MultipleChoice):
-        changes["max_choice_length"] = min(found.task.max_choice_length, entry.max_length // 3)
-    task = replace(found.task, **changes)
-    train = found.read(data / entry.folder, entry.train)
-    if entry.share:
-        # Passages of the same article stand together in BoolQ: the end of the file is held out, not a random share.
-        cut = round(len(train) * (1 - entry.share))
-        train, dev = train[:cut], train[cut:]
-    else:
-        dev = found.read(data / entry.folder, entry.dev)
-    if isinstance(task, TextRegression):
-        task = task.standardized(train)
-    most = min(limit or len(train), entry.limit or len(train))
-    return task, TaskData(sample(train, most), {"dev": sample(dev, min(len(dev), limit or 5000))})
+def entry_of(name: str, options: argparse.Namespace) -> Entry:
+    """A row with what the command line changes."""
+    given = {key: getattr(options, key) for key in ("epochs", "learning_rate", "batch_size", "max_length")}
+    return replace(TASKS[name], **{key: value for key, value in given.items() if value is not None})
 
 
 def settings(entry: Entry, seed: int, options: argparse.Namespace) -> FineTuneConfig:
     """Of one run."""
     return FineTuneConfig(
-        epochs=entry.epochs, steps=options.steps, batch_size=entry.batch_size, learning_rate=options.learning_rate,
-        warmup=0.1, seed=seed, precision=options.precision, keep_best=False, evaluate_every=1_000_000, save_every=300,
-        device=options.device,
+        epochs=entry.epochs, steps=options.steps, batch_size=entry.batch_size, learning_rate=entry.learning_rate,
+        layer_decay=options.layer_decay, weight_decay=options.weight_decay, warmup=0.1, seed=seed,
+        precision=options.precision, keep_best=False, evaluate_every=1_000_000, save_every=300, device=options.device,
     )  # fmt: skip
 
 
@@ -131,49 +66,6 @@ def bfloat16_or_float32() -> Precision:
     known = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     gpu = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     return "bfloat16" if gpu or (known is not None and known()) else "float32"
-
-
-def bag_of_words(task: Task, data: TaskData) -> float | None:
-    """TF-IDF of words and their pairs with logistic (or ridge) regression, the task's own metric; None where a bag of
-    words says nothing (choices) or a better baseline is there (ranking)."""
-    if not isinstance(task, TextClassification | TextRegression):
-        return None
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
-
-    chinese = task.name == "chnsenticorp"
-    words = TfidfVectorizer(
-        analyzer="char" if chinese else "word", ngram_range=(1, 3) if chinese else (1, 2), min_df=2, sublinear_tf=True
-    )
-    learner = Ridge() if isinstance(task, TextRegression) else LogisticRegression(C=10.0, max_iter=1000)
-
-    def texts(examples: Sequence[Any]) -> list[str]:
-        return [f"{e.text} {e.pair or ''}" for e in examples]
-
-    (dev,) = data.held_out.values()
-    pipeline = make_pipeline(words, learner).fit(texts(data.train), [e.label for e in data.train])
-    predicted = pipeline.predict(texts(dev)).tolist()
-    return score([task.metric], Scored([e.label for e in dev], predicted, task.names))[task.metric]
-
-
-def first_stage(task: Task, data: TaskData) -> float | None:
-    """BM25's own order."""
-    if not isinstance(task, Ranking):
-        return None
-    (dev,) = data.held_out.values()
-    runs = [{"id": e.id, "ranking": [{"id": d.id, "score": d.score} for d in e.documents]} for e in dev]
-    return task.metrics(list(dev), runs)[task.metric]
-
-
-def majority(task: Task, data: TaskData) -> float | None:
-    """Always the most frequent label of the training data."""
-    if not isinstance(task, TextClassification):
-        return None
-    labels = [e.label for e in data.train]
-    most = max(set(labels), key=labels.count)
-    (dev,) = data.held_out.values()
-    return score([task.metric], Scored([e.label for e in dev], [most] * len(dev), task.names))[task.metric]
 
 
 def fingerprint(*parts: Any) -> str:
@@ -219,30 +111,60 @@ def shown(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def table(rows: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> str:
-    """Markdown of the deciding metrics, in percent; seconds are the median of a run from pretrained weights."""
-    lines = [f"| task | metric | {' | '.join(STARTS)} | seconds a run |", "|---" * (len(STARTS) + 3) + "|"]
+    """Markdown of the deciding metrics, in percent, and of what they were reached with; seconds are those of the run
+    of median length."""
+    starts = list(dict.fromkeys(start for cells in rows.values() for start in cells))
+    lines = [f"| task | metric | {' | '.join(starts)} | examples, epochs, length | seconds |"]
+    lines.append("|---" * (len(starts) + 4) + "|")
     for name, cells in rows.items():
-        metric = next((cell["metric"] for found in cells.values() for cell in found), "?")
-        taken = [cell["seconds"] for cell in cells.get("pretrained", ())]
-        seconds = f"{statistics.median(taken):.0f}" if taken else "-"
-        lines.append(f"| {name} | {metric} | {' | '.join(shown(cells.get(s, ())) for s in STARTS)} | {seconds} |")
+        known = [cell for found in cells.values() for cell in found]
+        trained = [cell for cell in known if "steps" in cell]
+        metric = known[0]["metric"] if known else "?"
+        seconds = f"{statistics.median(cell['seconds'] for cell in trained):.0f}" if trained else "-"
+        how = f"{trained[0]['train']:,}, {trained[0]['epochs']:g}, {trained[0]['max_length']}" if trained else "-"
+        values = " | ".join(shown(cells.get(start, ())) for start in starts)
+        lines.append(f"| {name} | {metric} | {values} | {how} | {seconds} |")
     return "\n".join(lines)
+
+
+def sources(name: str, options: argparse.Namespace) -> dict[str, str]:
+    """Folder of the model of each column that is trained; nothing for random weights."""
+    return {"random": "", **({} if TASKS[name].tokenizer else options.models)}
+
+
+def run_keys(name: str, options: argparse.Namespace) -> dict[str, str]:
+    """What the cells of each column are known by: all that they depend on."""
+    entry = entry_of(name, options)
+    data = fingerprint(name, entry.data, options.limit)
+    keys = dict.fromkeys(BASELINES, data)
+    shape = read_checkpoint(first_model(options)).config
+    tokenizer = tokenizer_of(name, options).fingerprint.encode()
+    how = (data, entry, settings(entry, 0, options), options.summary, options.dropout)
+    for start, folder in sources(name, options).items():
+        source = (Path(folder) / "model.safetensors").read_bytes() if folder else repr(shape).encode()
+        keys[start] = fingerprint(how, hashlib.sha256(source + tokenizer).hexdigest())
+    return keys
+
+
+def first_model(options: argparse.Namespace) -> str:
+    """The folder that gives shape and tokenizer."""
+    return next(iter(options.models.values()))
+
+
+def tokenizer_of(name: str, options: argparse.Namespace) -> XLNetTokenizer:
+    """The first model's, or the row's own."""
+    own = TASKS[name].tokenizer
+    return XLNetTokenizer.from_pretrained(options.data / own if own else first_model(options))
 
 
 def run_task(
     name: str, options: argparse.Namespace, results: Results, *, again: bool = True
 ) -> dict[str, list[dict[str, Any]]]:
     """All cells of a row: those that are known, and, unless ``again`` is False, the others too."""
-    entry = TASKS[name]
-    basis = fingerprint(entry, options.limit)
-    keys = dict.fromkeys(("majority", "bm25", "tf-idf"), basis)
-    shape = read_checkpoint(options.model).config
-    weights = hashlib.sha256((Path(options.model) / "model.safetensors").read_bytes()).hexdigest()
-    for start, source in (("random", shape), ("pretrained", weights)):
-        keys[start] = fingerprint(basis, source, settings(entry, 0, options))
+    keys = run_keys(name, options)
     if again:
-        task, data = load(name, options.data, options.limit)
-        for start, baseline in {"majority": majority, "bm25": first_stage, "tf-idf": bag_of_words}.items():
+        task, data = load(name, entry_of(name, options), options.data, options.limit)
+        for start, baseline in BASELINES.items():
             began = time.monotonic()
             value = None if results.of(name, start, keys[start]) else baseline(task, data)
             if value is not None:
@@ -252,8 +174,8 @@ def run_task(
                 )  # fmt: skip
         # A seed of each before the next seed: a table that is stopped early has both.
         for seed in range(options.seeds):
-            for start in options.starts:
-                if all(cell["seed"] != seed for cell in results.of(name, start, keys[start])):
+            for start in sources(name, options):
+                if start in options.starts and all(c["seed"] != seed for c in results.of(name, start, keys[start])):
                     results.add(**run_cell(name, start, seed, keys[start], task, data, options))
     return {start: results.of(name, start, key) for start, key in keys.items()}
 
@@ -262,43 +184,77 @@ def run_cell(
     name: str, start: str, seed: int, key: str, task: Task, data: TaskData, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Fine-tune once and measure."""
-    source = options.model if start == "pretrained" else read_checkpoint(options.model).config
-    config = settings(TASKS[name], seed, options)
+    entry = entry_of(name, options)
+    config = settings(entry, seed, options)
     folder = options.output / "unfinished" / f"{name}-{start}-{seed}-{key}"
-    tokenizer = XLNetTokenizer.from_pretrained(options.model)
-    tuned = finetune(
-        start_model(source, task, seed=seed, dropout=options.dropout), tokenizer, task, data, config, folder,
-        resume=True, reporter=SilentReporter(),
-    )  # fmt: skip
+    tokenizer = tokenizer_of(name, options)
+    shape = read_checkpoint(first_model(options)).config.replace(vocab_size=tokenizer.vocab_size)
+    model = start_model(
+        sources(name, options)[start] or shape, task, seed=seed, dropout=options.dropout, summary=options.summary
+    )
+    tuned = finetune(model, tokenizer, task, data, config, folder, resume=True, reporter=SilentReporter())
     shutil.rmtree(folder)
     steps, seconds = (tuned.fit.step, tuned.fit.seconds) if tuned.fit else (0, 0.0)
+    # The scorer of SQuAD speaks in percent, all others in fractions.
+    scale = 0.01 if isinstance(task, QuestionAnswering) else 1.0
     return {
         "task": name, "metric": task.metric, "start": start, "run": key, "seed": seed,
-        "value": tuned.metrics[task.metric], "seconds": round(seconds, 1), "train": len(data.train), "steps": steps,
-        "metrics": dict(tuned.metrics), "learning_rate": config.learning_rate, "precision": config.precision,
-        "model": str(options.model),
+        "value": scale * tuned.metrics[task.metric], "seconds": round(seconds, 1), "train": len(data.train),
+        "steps": steps, "epochs": entry.epochs, "max_length": entry.max_length, "metrics": dict(tuned.metrics),
+        "learning_rate": config.learning_rate, "precision": config.precision, "summary": options.summary,
+        "model": sources(name, options)[start],
     }  # fmt: skip
 
 
-def main() -> int:
-    """Run what is asked for; the table is printed however it ends."""
+def named_model(text: str) -> tuple[str, str]:
+    """``name=folder``, or a folder alone, whose column is called ``pretrained``."""
+    name, found, folder = text.partition("=")
+    return (name, folder) if found else ("pretrained", text)
+
+
+def read_options() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="pretrained folder")
+    parser.add_argument("models", nargs="+", type=named_model, metavar="[NAME=]MODEL",
+                        help="pretrained folders with the same tokenizer; a column each")  # fmt: skip
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--output", type=Path, default=Path("runs/tasks"))
-    english = [name for name in TASKS if name not in NOT_ENGLISH]
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=english, metavar="TASK",
-                        help=f"of {', '.join(TASKS)}; by default those in English")  # fmt: skip
-    parser.add_argument("--starts", nargs="+", choices=["random", "pretrained"], default=["random", "pretrained"])
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK",
+                        help=f"of {', '.join(TASKS)}; by default all")  # fmt: skip
+    parser.add_argument("--starts", nargs="+", metavar="COLUMN", help="random and names of models; by default all")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, default=0, help="training and held-out examples at most")
-    parser.add_argument("--steps", type=int, default=0, help="optimizer steps instead of the usual epochs")
-    parser.add_argument("--learning_rate", type=float, default=5e-4)
+    parser.add_argument("--steps", type=int, default=0, help="optimizer steps instead of epochs")
+    parser.add_argument("--epochs", type=float, help="by default the row's, as all without a default here")
+    parser.add_argument("--batch_size", type=int)
+    parser.add_argument("--max_length", type=int)
+    parser.add_argument("--learning_rate", type=float)
+    parser.add_argument("--layer_decay", type=float, default=1.0)
+    parser.add_argument("--weight_decay", type=float, default=0.01)
+    parser.add_argument("--summary", choices=get_args(SummaryType), default="last")
     parser.add_argument("--dropout", type=float, default=0.1, help="of all kinds; small models come without any")
     parser.add_argument("--precision", default=bfloat16_or_float32(), choices=["float32", "bfloat16"])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--table", action="store_true", help="only print what is known")
     options = parser.parse_args()
+    names = [name for name, _ in options.models]
+    options.models = dict(options.models)
+    taken = {*BASELINES, "random"} & set(names)
+    if taken or len(options.models) < len(names):
+        parser.error(f"models need names of their own (name=folder), not {', '.join(names)}.")
+    columns = ["random", *options.models]
+    options.starts = options.starts or columns
+    unknown = [start for start in options.starts if start not in columns]
+    if unknown:
+        parser.error(f"--starts {unknown[0]} is no column; there are {', '.join(columns)}.")
+    if len({XLNetTokenizer.from_pretrained(folder).fingerprint for folder in options.models.values()}) > 1:
+        parser.error("the models have different tokenizers; random weights can be compared with one of them only.")
+    return options
+
+
+def main() -> int:
+    """Run what is asked for; the table is printed however it ends."""
+    options = read_options()
     results = Results(options.output / "results.jsonl")
     rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
     try:

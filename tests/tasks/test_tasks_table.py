@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +27,7 @@ def benchmark() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(SOURCE.parent))
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
@@ -45,8 +46,8 @@ def run(
         lines = "".join(f"{e.text}\t{e.label}\n" for e in toy_texts(count, seed=count))
         (folder / f"{split}.tsv").write_text("sentence\tlabel\n" + lines)
 
-    def call(*more: str) -> tuple[int, str, list[dict[str, object]]]:
-        arguments = [str(tmp_path / "model"), "--data", str(tmp_path), "--output", str(tmp_path / "out")]
+    def call(*more: str, models: Sequence[str] = ()) -> tuple[int, str, list[dict[str, object]]]:
+        arguments = [str(tmp_path / "model"), *models, "--data", str(tmp_path), "--output", str(tmp_path / "out")]
         usual = ["--tasks", "sst2", "--seeds", "2", "--steps", "2", "--device", "cpu"]
         monkeypatch.setattr(sys, "argv", ["tasks.py", *arguments, *usual, *more])
         code = benchmark.main()
@@ -62,10 +63,12 @@ def test_cells_are_kept_and_not_run_again(run: Callable[..., tuple[int, str, lis
     assert [(c["start"], c["seed"]) for c in cells] == [
         ("majority", 0), ("tf-idf", 0), ("random", 0), ("pretrained", 0), ("random", 1), ("pretrained", 1),
     ]  # fmt: skip
-    row = printed.splitlines()[-1].split(" | ")
+    head, _, row = (line.split(" | ") for line in printed.splitlines())
+    assert head[2:7] == ["majority", "bm25", "tf-idf", "random", "pretrained"]
     assert row[:2] == ["| sst2", "accuracy"]
     assert row[3] == "-"
     assert row[5].endswith(", 2 seeds)")
+    assert row[7] == "40, 1, 64"
     assert cells[1]["value"] > 0.8
     assert not any((tmp_path / "out" / "unfinished").iterdir())
     # A line cut short is no cell: the cell is run again, and its line does not stick to the rest.
@@ -96,10 +99,61 @@ def test_what_was_reached_is_shown_when_a_run_fails(
     assert len(run()[2]) == 6
 
 
-def test_every_row_has_a_task_and_settings_that_hold(benchmark: ModuleType) -> None:
-    options = type("Options", (), {"steps": 0, "learning_rate": 3e-4, "precision": "float32", "device": "cpu"})
-    for entry in benchmark.TASKS.values():
-        assert benchmark.settings(entry, 0, options).epochs == entry.epochs
+def test_whatever_a_cell_depends_on_makes_it_another(run: Callable[..., tuple[int, str, list]], tmp_path: Path) -> None:
+    more = ("--seeds", "1", "--starts", "pretrained")
+    known = len(run(*more)[2])
+    for option in (
+        ("--summary", "mean"), ("--dropout", "0"), ("--layer_decay", "0.8"), ("--weight_decay", "0"), ("--epochs", "2"),
+        ("--batch_size", "8"), ("--max_length", "32"),
+    ):  # fmt: skip
+        cells = run(*more, *option)[2]
+        assert len(cells) == known + 1, option
+        known += 1
+    assert cells[-1]["max_length"] == 32
+    # Other data makes other baselines too.
+    assert len(run(*more, "--limit", "16")[2]) == known + 3
+
+
+def test_a_column_for_each_model(run: Callable[..., tuple[int, str, list]], tmp_path: Path) -> None:
+    toy_tokenizer().save_pretrained(tmp_path / "second")
+    XLNetLMHeadModel(toy_config()).save_pretrained(tmp_path / "second")
+    code, printed, cells = run(
+        "--seeds", "1", "--starts", "second", "pretrained", models=[f"second={tmp_path / 'second'}"]
+    )
+    assert code == 0
+    assert printed.splitlines()[0].split(" | ")[5:8] == ["random", "pretrained", "second"]
+    assert [c["start"] for c in cells] == ["majority", "tf-idf", "pretrained", "second"]
+    assert cells[-1]["model"] == str(tmp_path / "second")
+    with pytest.raises(SystemExit):
+        run("--starts", "third")
+    with pytest.raises(SystemExit):
+        run(models=[f"random={tmp_path / 'second'}"])
+
+
+def test_every_row_has_a_task_and_settings_that_hold(
+    benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy_tokenizer().save_pretrained(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tasks.py", str(tmp_path), "--epochs", "1.5"])
+    options = benchmark.read_options()
+    for name in benchmark.TASKS:
+        entry = benchmark.entry_of(name, options)
+        assert benchmark.settings(entry, 0, options).epochs == 1.5
     assert benchmark.bfloat16_or_float32() in ("bfloat16", "float32")
     assert benchmark.shown([{"value": 0.5}]) == "50.0"
     assert benchmark.shown([{"value": v} for v in (0.5, 0.7, 0.6)]) == "60.0 (50.0 to 70.0, 3 seeds)"
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "count"), [("squad2", None), ("imdb", 5000), ("boolq", None)])
+def test_what_is_held_out_was_never_learnt_from(
+    benchmark: ModuleType, shared_data: Path, name: str, count: int | None
+) -> None:
+    _, found = benchmark.load(name, benchmark.TASKS[name], shared_data, 0)
+    (dev,) = found.held_out.values()
+    text = "passage" if name == "squad2" else "text"
+    known = {getattr(example, text) for example in found.train}
+    assert len(dev) == count if count else len(dev) > 700
+    assert not [example for example in dev if getattr(example, text) in known]
+    if name == "squad2":
+        assert not {example.title for example in found.train} & {example.title for example in dev}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.progress import say
+from xlnet.configuration import SummaryType
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.tasks.config import FineTuneConfig
 from xlnet.tasks.datasets.hub import is_hub
@@ -49,6 +50,8 @@ class FineTuneOptions(FineTuneConfig):
         label_column: name of the label; by default label.
         task_settings: further settings of the task, as JSON; for ranking say {"loss_kind": "pairwise"}.
         dropout: rate of all kinds of dropout; by default what the model has.
+        summary: what sums up a text: its last state (<cls>), its first, their mean, or attention; by default what the
+            model has.
     """
 
     max_length: int | None = None
@@ -61,6 +64,7 @@ class FineTuneOptions(FineTuneConfig):
     label_column: str | None = None
     task_settings: dict[str, int | float | bool | str | list[str]] | None = None
     dropout: float | None = None
+    summary: SummaryType | None = None
 
     def task_changes(self) -> dict[str, Any]:
         """Settings of the task that are given."""
@@ -115,7 +119,7 @@ def finetune(
         + "".join(f", {len(found):,} in {name}" for name, found in loaded.data.held_out.items()))  # fmt: skip
 
     def fresh(seed: int) -> Any:
-        return start_model(model, loaded.task, seed=seed, dropout=settings.dropout)
+        return start_model(model, loaded.task, seed=seed, dropout=settings.dropout, summary=settings.summary)
 
     if seeds < 1:
         raise ConfigurationError(f"seeds={seeds} must be at least 1.")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from xlnet.checkpoints import read_checkpoint
-from xlnet.configuration import XLNetConfig
+from xlnet.configuration import SummaryType, XLNetConfig
 from xlnet.model import PretrainedModel
 from xlnet.model.initialization import initialize
 from xlnet.tasks.contract import Task
@@ -19,6 +20,7 @@ def start_model(
     *,
     seed: int = 0,
     dropout: float | None = None,
+    summary: SummaryType | None = None,
     release_gelu: bool = False,
     offline: bool = False,
 ) -> PretrainedModel:
@@ -32,15 +34,18 @@ def start_model(
         task: says which head.
         seed: of the new parts.
         dropout: rate of all kinds of dropout; by default what the source has.
+        summary: what sums up a sequence, where the task needs that; by default what the source has.
         release_gelu: see ``from_pretrained``.
         offline: look for hub names in the cache only.
 
     Raises:
         CheckpointError: the source does not fit.
     """
-    changes = {"mem_len": 0, "reuse_len": 0, **task.model_settings()}
+    changes: dict[str, Any] = {"mem_len": 0, "reuse_len": 0, **task.model_settings()}
     if dropout is not None:
         changes |= {"dropout": dropout, "dropatt": dropout, "summary_dropout": dropout}
+    if summary is not None:
+        changes["summary_type"] = summary
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if isinstance(source, XLNetConfig):
