@@ -24,7 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -52,12 +52,20 @@ def entry_of(name: str, options: argparse.Namespace) -> Entry:
     return replace(TASKS[name], **{key: value for key, value in given.items() if value is not None})
 
 
+def learnt_with(entry: Entry, options: argparse.Namespace) -> dict[str, Any]:
+    """Settings of a run that its result depends on, but for the seed."""
+    return {
+        "epochs": entry.epochs, "steps": options.steps, "batch_size": entry.batch_size, "warmup": 0.1,
+        "learning_rate": entry.learning_rate, "layer_decay": options.layer_decay,
+        "weight_decay": options.weight_decay, "precision": options.precision,
+    }  # fmt: skip
+
+
 def settings(entry: Entry, seed: int, options: argparse.Namespace) -> FineTuneConfig:
     """Of one run."""
     return FineTuneConfig(
-        epochs=entry.epochs, steps=options.steps, batch_size=entry.batch_size, learning_rate=entry.learning_rate,
-        layer_decay=options.layer_decay, weight_decay=options.weight_decay, warmup=0.1, seed=seed,
-        precision=options.precision, keep_best=False, evaluate_every=1_000_000, save_every=300, device=options.device,
+        **learnt_with(entry, options), seed=seed, keep_best=False, evaluate_every=1_000_000, save_every=300,
+        device=options.device,
     )  # fmt: skip
 
 
@@ -137,11 +145,11 @@ def run_keys(name: str, options: argparse.Namespace) -> dict[str, str]:
     entry = entry_of(name, options)
     data = fingerprint(name, entry.data, options.limit)
     keys = dict.fromkeys(BASELINES, data)
-    shape = read_checkpoint(first_model(options)).config
+    shape = json.dumps(asdict(read_checkpoint(first_model(options)).config), sort_keys=True)
     tokenizer = tokenizer_of(name, options).fingerprint.encode()
-    how = (data, entry, settings(entry, 0, options), options.summary, options.dropout)
+    how = (data, learnt_with(entry, options), entry.max_length, entry.changes, options.summary, options.dropout)
     for start, folder in sources(name, options).items():
-        source = (Path(folder) / "model.safetensors").read_bytes() if folder else repr(shape).encode()
+        source = (Path(folder) / "model.safetensors").read_bytes() if folder else shape.encode()
         keys[start] = fingerprint(how, hashlib.sha256(source + tokenizer).hexdigest())
     return keys
 
