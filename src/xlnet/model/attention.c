@@ -6,178 +6,8 @@
    row finds visibility, distance and "another segment" from a few integers a row and a key: no mask is ever stored.
 
    Products are done by the matrix library that torch itself is linked with, one thread each inside a parallel region, or
-   by those of `products.c`, which comes before this text, as does `basics.c`. Within bfloat16 storage they take bfloat16
-   and sum in float. */
-
-#include <omp.h>
-
-/* C = alpha A B + beta C, all by columns, as Fortran has it. */
-typedef void Product(const char *, const char *, const int *, const int *, const int *, const real *, const stored *,
-                     const int *, const stored *, const int *, const real *, real *, const int *);
-
-typedef struct {
-  int64_t batch, heads, rows, keys, size;  /* B, N, R, S, H */
-  int64_t groups;                          /* of sequences, G: a thread takes one head of one group at a time */
-  int64_t columns;                         /* of the tables of distances, T */
-  int64_t shift_rows, tile_rows;           /* the first rows are consecutive tokens and read their distances by a shift */
-  int64_t low, high, lowest_column;        /* distances the table covers; column of the lowest, for rows that gather */
-  int64_t reach;                           /* causal rows see so many positions back; negative: rows are not causal */
-  int64_t threshold;                       /* a byte below it drops its entry; 0: no dropout */
-  uint64_t seed;
-  int64_t threads, room;                   /* room: reals of scratch a thread has, at least what `room` says */
-  double scale;                            /* of what dropout keeps */
-  Product *product;                        /* of the library; NULL: ours, with a size that is a multiple of WIDE */
-  const int64_t *sign;                                     /* [B] +1 or -1: which way distances count */
-  const int32_t *row_position, *key_position, *sees, *order, *row_segment, *key_segment; /* [B, R] or [B, S] or NULL */
-  const int32_t *own;                                      /* [R] the key that is the row itself; -1 for none */
-  const uint8_t *explicit;                                 /* [B, R, S] 1 where visible, instead of orders, or NULL */
-  const stored *by_content, *by_position;                  /* [B, N, R, H] (q + u) and (q + v), scaled */
-  const real *by_segment;                                  /* [B, N, R] what a key of another segment adds */
-  const stored *key, *value;                               /* [B, N, S, H] */
-  const stored *forward_table, *reversed_table;            /* [N, T, H] for either sign */
-  real *scratch;                                           /* [threads, room] */
-  real *out, *top, *inverse;                               /* [B, N, R, H], [B, N, R] twice: forward writes them */
-  const stored *upstream;                                  /* [B, N, R, H] gradient of out, scaled as out was */
-  real *content_gradient, *position_gradient;              /* [B, N, R, H], of by_content and by_position */
-  real *segment_gradient;                                  /* [B, N, R] */
-  real *key_gradient, *value_gradient;                     /* [B, N, S, H], zeros to add to */
-  real *table_gradient;                                    /* [G, 2, N, T, H] (forward, reversed), zeros to add to */
-} Call;
-
-/* The rows of a factor, [count, size], and the forms in which our own products read them. */
-typedef struct {
-  const stored *plain;
-  word *across; /* [words of a row, line]: for products with the transposed matrix */
-  word *along;  /* [words of a column, size]: for products that sum over the rows */
-  int64_t line;
-} Factor;
-
-typedef struct {
-  int64_t group, head;
-  int64_t b, last, line; /* sequence; end of the group's; number of the sequence times N plus the head */
-  int64_t first, rows;   /* rows of the tile */
-  int64_t low, wide;     /* window of the table: first column and how many; low is even */
-  int64_t skip;          /* columns of the window before the one that the last row and the first key read, if shifted */
-  int shift;
-  int64_t keys_line, wide_line;        /* reals between rows of what follows */
-  real *content, *distance, *gradient; /* [rows, keys_line], [rows, wide_line], [rows, keys_line] in scratch */
-  real *row;                           /* one row of S, then one of the widest window */
-  uint32_t *words;
-  Factor key, value, table, upstream, by_content, by_position;
-  word *pairs; /* a tile in words of two rows each */
-} Tile;
-
-enum { RATIO = sizeof(real) / sizeof(stored) }; /* narrow rows take the place of wide ones, with their distance */
-
-/* Room for a form of a factor: `lines` of `line` words, as the next piece of scratch. */
-static word *take(real **at, int64_t count) {
-  word *taken = (word *)*at;
-  *at += round_up(count, LANES) * (int64_t)(sizeof(word)) / (int64_t)sizeof(real) + LANES;
-  return taken;
-}
-
-/* Lay out a thread's scratch from `base`; returns its end. */
-static real *lay_out(const Call *c, Tile *t, real *base) {
-  real *at = base;
-  t->keys_line = line_of(c->keys + 1);
-  t->wide_line = line_of(c->columns + 1);
-  t->content = at, at += c->tile_rows * t->keys_line;
-  t->gradient = at, at += c->tile_rows * t->keys_line;
-  t->distance = at, at += c->tile_rows * t->wide_line;
-  t->row = at, at += t->keys_line + t->wide_line;
-  t->words = (uint32_t *)at, at += round_up(c->keys, LANES);
-#if defined(OWN_PRODUCTS)
-  if (c->product) return at;
-  const int64_t deep = c->size / DEEP;
-  t->key.line = t->value.line = t->keys_line;
-  t->table.line = line_of(c->columns + WIDE); /* a window may begin anywhere */
-  t->key.across = take(&at, deep * t->key.line);
-  t->value.across = take(&at, deep * t->value.line);
-  t->table.across = take(&at, deep * t->table.line);
-  if (DEEP > 1) {
-    const int64_t keys = (c->keys + 1) / DEEP * c->size, rows = (c->tile_rows + 1) / DEEP * c->size;
-    t->key.along = take(&at, keys);
-    t->value.along = take(&at, keys);
-    t->table.along = take(&at, (c->columns + 1) / DEEP * c->size);
-    t->upstream.along = take(&at, rows);
-    t->by_content.along = take(&at, rows);
-    t->by_position.along = take(&at, rows);
-    t->pairs = take(&at, (c->tile_rows + 1) / DEEP * (t->keys_line > t->wide_line ? t->keys_line : t->wide_line));
-  }
-#endif
-  return at;
-}
-
-/* Reals of scratch that a thread needs. */
-int64_t room(const Call *c) {
-  static real nothing[1];
-  Tile t;
-  return lay_out(c, &t, nothing) - nothing;
-}
-
-static void turned(const Call *c, Factor *f, int64_t count) {
-#if defined(OWN_PRODUCTS)
-  if (!c->product) turn((const word *)f->plain, count, c->size / DEEP, f->across, f->line);
-#endif
-}
-
-static void paired(const Call *c, Factor *f, int64_t count) {
-#if defined(OWN_PRODUCTS) && defined(BFLOAT16)
-  if (!c->product) pair(f->plain, count, c->size, c->size, f->along, c->size);
-#elif defined(OWN_PRODUCTS)
-  f->along = (word *)f->plain;
-#endif
-}
-
-/* out [rows, columns] = A [rows, size] F', the transposed factor from its row `start` on. */
-static void times_across(const Call *c, int64_t rows, int64_t columns, const stored *a, const Factor *f, int64_t start,
-                         real *out, int64_t line) {
-#if defined(OWN_PRODUCTS)
-  if (!c->product) {
-    const int64_t deep = c->size / DEEP;
-    product(rows, columns, deep, (const word *)a, deep, 1, f->across + start, f->line, 1, 0, out, line);
-    return;
-  }
-#endif
-  const int n = (int)columns, m = (int)rows, k = (int)c->size, step = (int)line;
-  const real one = 1, none = 0;
-  c->product("T", "N", &n, &m, &k, &one, f->plain + start * c->size, &k, a, &k, &none, out, &step);
-}
-
-/* out [rows, size] = A [rows, depth] F, the factor from its row `start` (even) on; `line` reals between rows of A. Behind
-   a row of A stands a zero. */
-static void times_along(const Call *c, int64_t rows, int64_t depth, const stored *a, int64_t line, const Factor *f,
-                        int64_t start, real *out) {
-#if defined(OWN_PRODUCTS)
-  if (!c->product) {
-    product(rows, c->size, (depth + DEEP - 1) / DEEP, (const word *)a, line, 1, f->along + start / DEEP * c->size,
-            c->size, 1, 0, out, c->size);
-    return;
-  }
-#endif
-  const int n = (int)c->size, m = (int)rows, k = (int)depth, step = (int)line * RATIO;
-  const real one = 1, none = 0;
-  c->product("N", "N", &n, &m, &k, &one, f->plain + start * c->size, &n, a, &step, &none, out, &n);
-}
-
-/* out [columns, size] += factor A' F for the tile A [rows, columns] and the factor's [rows, size]. */
-static void add_transposed(const Call *c, const Tile *t, int64_t columns, const stored *a, int64_t line, real factor,
-                           const Factor *f, real *out) {
-#if defined(OWN_PRODUCTS)
-  if (!c->product) {
-#if defined(BFLOAT16)
-    pair(a, t->rows, line * RATIO, columns, t->pairs, line);
-    a = (const stored *)t->pairs;
-#endif
-    product(columns, c->size, (t->rows + DEEP - 1) / DEEP, (const word *)a, 1, line, f->along, c->size, factor, 1, out,
-            c->size);
-    return;
-  }
-#endif
-  const int n = (int)c->size, m = (int)columns, k = (int)t->rows, step = (int)line * RATIO;
-  const real one = 1;
-  c->product("N", "T", &n, &m, &k, &factor, f->plain, &n, a, &step, &one, out, &n);
-}
+   by those of `products.c`. Within bfloat16 storage they take bfloat16 and sum in float. `attention_call.c` comes before
+   this text. */
 
 /* Begin the window at an even column: two rows of the table may share a word. */
 static void even(Tile *t) {
@@ -221,10 +51,98 @@ static void place(const Call *c, Tile *t, int64_t first) {
   even(t);
 }
 
-static void score_tile(const Call *c, const Tile *t) {
-  const int64_t start = (t->line * c->rows + t->first) * c->size;
-  times_across(c, t->rows, c->keys, c->by_content + start, &t->key, 0, t->content, t->keys_line);
-  times_across(c, t->rows, t->wide, c->by_position + start, &t->table, t->low, t->distance, t->wide_line);
+/* Where the tile's row `i` of a tensor [B, R, N, H] lies. */
+static inline int64_t row_at(const Call *c, const Tile *t, int64_t i) {
+  return ((t->b * c->rows + t->first + i) * c->heads + t->head) * c->size;
+}
+
+/* Lines of numbers, as functions of their own: compilers make vector code of such, and not of the same inside others. */
+#define LINE static __attribute__((noinline))
+
+LINE void add_scaled(int64_t count, const stored *restrict from, const real *restrict bias, real factor,
+                     stored *restrict to) {
+  for (int64_t h = 0; h < count; ++h) to[h] = store((load(from[h]) + bias[h]) * factor);
+}
+
+LINE void add_times(int64_t count, const real *restrict from, real factor, real *restrict to) {
+  for (int64_t h = 0; h < count; ++h) to[h] += from[h] * factor;
+}
+
+LINE void add_times_sum(int64_t count, const stored *restrict from, const real *restrict bias, real factor,
+                        real *restrict to) {
+  for (int64_t h = 0; h < count; ++h) to[h] += (load(from[h]) + bias[h]) * factor;
+}
+
+LINE void times(int64_t count, const stored *restrict from, real factor, stored *restrict to) {
+  for (int64_t h = 0; h < count; ++h) to[h] = store(load(from[h]) * factor);
+}
+
+LINE void keep_times(int64_t count, const real *restrict from, real factor, stored *restrict to) {
+  for (int64_t h = 0; h < count; ++h) to[h] = store(from[h] * factor);
+}
+
+LINE real dot(int64_t count, const stored *restrict from, const real *restrict bias, const real *restrict other) {
+  real sum = 0;
+  #pragma omp simd reduction(+ : sum)
+  for (int64_t h = 0; h < count; ++h) sum += (load(from[h]) + bias[h]) * other[h];
+  return sum;
+}
+
+LINE real highest(int64_t count, const real *restrict from) {
+  real top = -INFINITY;
+  #pragma omp simd reduction(max : top)
+  for (int64_t j = 0; j < count; ++j) top = from[j] > top ? from[j] : top;
+  return top;
+}
+
+/* Scores to 2^(score - top), and their sum. */
+LINE real raise(int64_t count, real top, real *restrict score) {
+  real sum = 0;
+  #pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < count; ++j) {
+    score[j] = power(score[j] - top);
+    sum += score[j];
+  }
+  return sum;
+}
+
+LINE void keep(int64_t count, const real *restrict from, const uint8_t *restrict bytes, uint8_t least,
+               stored *restrict to) {
+  for (int64_t j = 0; j < count; ++j) to[j] = store(bytes[j] >= least ? from[j] : (real)0);
+}
+
+/* Gradients of weights to those times the kept weights; their sum. */
+LINE real meet(int64_t count, const real *restrict all, const uint8_t *restrict bytes, uint8_t least,
+               real *restrict upstream) {
+  real sum = 0;
+  #pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < count; ++j) {
+    upstream[j] *= bytes[j] >= least ? all[j] : (real)0;
+    sum += upstream[j];
+  }
+  return sum;
+}
+
+LINE void part(int64_t count, const real *restrict upstream, real inner, real *restrict all) {
+  for (int64_t j = 0; j < count; ++j) all[j] = upstream[j] - all[j] * inner;
+}
+
+/* What the rows ask: (q + u) and (q + v) scaled, and (q + b) . difference scaled. */
+static void ask(const Call *c, Tile *t) {
+  const int64_t size = c->size, head = t->head * size;
+  const real units = (real)c->units;
+  for (int64_t i = 0; i < t->rows; ++i) {
+    const stored *query = c->query + row_at(c, t, i);
+    add_scaled(size, query, c->content_bias + head, units, t->content_rows + i * size);
+    add_scaled(size, query, c->position_bias + head, units, t->position_rows + i * size);
+    if (c->key_segment) t->by_segment[i] = dot(size, query, c->segment_bias + head, c->difference + head) * units;
+  }
+}
+
+static void score_tile(const Call *c, Tile *t) {
+  ask(c, t);
+  times_across(c, t->rows, c->keys, t->content_rows, &t->key, 0, t->content, t->keys_line);
+  times_across(c, t->rows, t->wide, t->position_rows, &t->table, t->low, t->distance, t->wide_line);
 }
 
 /* Column of the window that a row at `here` reads for a key, before the start of the window is taken off. */
@@ -253,7 +171,7 @@ static void score_row(const Call *c, const Tile *t, int64_t i) {
   if (c->key_segment) {
     const int32_t *restrict segment = c->key_segment + t->b * keys;
     const int32_t mine = c->row_segment[place];
-    const real other = c->by_segment[t->line * c->rows + row];
+    const real other = t->by_segment[i];
     for (int64_t j = 0; j < keys; ++j) score[j] += segment[j] != mine ? other : (real)0;
   }
   const int64_t self = c->own[row];
@@ -285,23 +203,15 @@ static void draw_row(const Call *c, const Tile *t, int64_t i) {
 /* Weights 2^(score - top) of a row, dropped out, in the place of its scores by content; top and denominator noted. */
 static void weigh_row(const Call *c, const Tile *t, int64_t i) {
   const int64_t keys = c->keys, number = t->line * c->rows + t->first + i;
-  const uint8_t *bytes = (const uint8_t *)t->words, least = (uint8_t)c->threshold;
-  real *restrict score = t->row;
   stored *weight = (stored *)(t->content + i * t->keys_line);
-  real top = -INFINITY, sum = 0;
   score_row(c, t, i);
   draw_row(c, t, i);
-  #pragma omp simd reduction(max : top)
-  for (int64_t j = 0; j < keys; ++j) top = score[j] > top ? score[j] : top;
+  real top = highest(keys, t->row);
   if (top == -(real)INFINITY) top = 0; /* a row that sees nothing: a finite top makes all its weights zero */
-  #pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < keys; ++j) {
-    score[j] = power(score[j] - top);
-    sum += score[j];
-  }
+  const real sum = raise(keys, top, t->row);
   c->top[number] = top;
   c->inverse[number] = sum == 0 ? 1 : 1 / sum;
-  for (int64_t j = 0; j < keys; ++j) weight[j] = store(bytes[j] >= least ? score[j] : (real)0);
+  keep(keys, t->row, (const uint8_t *)t->words, (uint8_t)c->threshold, weight);
   weight[keys] = 0;
 }
 
@@ -310,25 +220,17 @@ static void weigh_row(const Call *c, const Tile *t, int64_t i) {
 static void return_row(const Call *c, const Tile *t, int64_t i) {
   const int64_t keys = c->keys, wide = t->wide, number = t->line * c->rows + t->first + i;
   const uint8_t *bytes = (const uint8_t *)t->words, least = (uint8_t)c->threshold;
-  const real top = c->top[number];
-  real *restrict score = t->row, *restrict spread = t->row + keys;
-  real *upstream = t->gradient + i * t->keys_line, inner = 0;
-  stored *weight = (stored *)(t->content + i * t->keys_line), *gradient = (stored *)(t->gradient + i * t->keys_line);
+  real *restrict score = t->row, *restrict spread = t->row + keys, *upstream = t->gradient + i * t->keys_line;
+  stored *weight = (stored *)(t->content + i * t->keys_line), *gradient = (stored *)upstream;
   stored *window = (stored *)(t->distance + i * t->wide_line);
   score_row(c, t, i);
   draw_row(c, t, i);
-  #pragma omp simd reduction(+ : inner)
-  for (int64_t j = 0; j < keys; ++j) {
-    real all = power(score[j] - top), kept = bytes[j] >= least ? all : (real)0;
-    weight[j] = store(kept);
-    score[j] = all;
-    upstream[j] *= kept;
-    inner += upstream[j];
-  }
-  /* Summed from the products themselves, not from the output: what must cancel, cancels exactly. */
-  inner *= c->inverse[number];
-  for (int64_t j = 0; j < keys; ++j) score[j] = upstream[j] - score[j] * inner;
-  for (int64_t j = 0; j < keys; ++j) gradient[j] = store(score[j]);
+  raise(keys, c->top[number], score);
+  keep(keys, score, bytes, least, weight);
+  weight[keys] = 0;
+  /* The sum comes from the products themselves, not from the output: what must cancel, cancels exactly. */
+  part(keys, upstream, meet(keys, score, bytes, least, upstream) * c->inverse[number], score);
+  keep_times(keys, score, 1, gradient);
   gradient[keys] = 0;
   if (c->key_segment) {
     const int32_t *restrict segment = c->key_segment + t->b * keys;
@@ -336,7 +238,7 @@ static void return_row(const Call *c, const Tile *t, int64_t i) {
     real sum = 0;
     #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < keys; ++j) sum += segment[j] != mine ? score[j] : (real)0;
-    c->segment_gradient[number] = sum;
+    t->segment_gradient[i] = sum;
   }
   if (t->shift) {
     const int64_t before = t->skip + t->rows - 1 - i;
@@ -367,18 +269,19 @@ static void begin(const Call *c, Tile *t, int64_t task) {
 /* The factors of a sequence and head, in the forms that the direction needs. */
 static void prepare(const Call *c, Tile *t, int backward) {
   const stored *table = (c->sign[t->b] < 0 ? c->reversed_table : c->forward_table) + t->head * c->columns * c->size;
+  const int64_t start = (t->b * c->keys * c->heads + t->head) * c->size;
   t->line = t->b * c->heads + t->head;
-  t->key.plain = c->key + t->line * c->keys * c->size;
-  t->value.plain = c->value + t->line * c->keys * c->size;
-  turned(c, &t->key, c->keys);
+  t->key.plain = c->key + start;
+  t->value.plain = c->value + start;
+  lay_across(c, &t->key, c->keys);
   if (backward) {
-    turned(c, &t->value, c->keys);
-    paired(c, &t->key, c->keys);
-  } else paired(c, &t->value, c->keys);
+    lay_across(c, &t->value, c->keys);
+    lay_along(c, &t->key, c->keys);
+  } else lay_along(c, &t->value, c->keys);
   if (table == t->table.plain) return;
   t->table.plain = table;
-  turned(c, &t->table, c->columns);
-  if (backward) paired(c, &t->table, c->columns);
+  lay_across(c, &t->table, c->columns);
+  if (backward) lay_along(c, &t->table, c->columns);
 }
 
 void forward(const Call *c) {
@@ -394,22 +297,57 @@ void forward(const Call *c) {
         place(c, &t, first);
         score_tile(c, &t);
         for (int64_t i = 0; i < t.rows; ++i) weigh_row(c, &t, i);
-        const int64_t number = t.line * c->rows + first;
-        real *out = c->out + number * c->size;
-        times_along(c, t.rows, c->keys, (const stored *)t.content, t.keys_line, &t.value, 0, out);
+        times_along(c, t.rows, c->keys, (const stored *)t.content, t.keys_line, &t.value, 0, t.result);
         for (int64_t i = 0; i < t.rows; ++i) {
-          const real factor = c->inverse[number + i] * (real)c->scale;
-          for (int64_t h = 0; h < c->size; ++h) out[i * c->size + h] *= factor;
+          const real factor = c->inverse[t.line * c->rows + first + i] * (real)c->scale;
+          keep_times(c->size, t.result + i * c->size, factor, c->out + row_at(c, &t, i));
         }
       }
     }
   }
 }
 
-/* The tile's rows of a factor that has one for each row. */
-static void follow(const Call *c, const Tile *t, Factor *f, const stored *all) {
-  f->plain = all + (t->line * c->rows + t->first) * c->size;
-  paired(c, f, t->rows);
+/* The tile's rows as factors, and of the gradient of the output, which is scaled as the output was. */
+static void follow(const Call *c, Tile *t) {
+  for (int64_t i = 0; i < t->rows; ++i) {
+    const real factor = c->inverse[t->line * c->rows + t->first + i] * (real)c->scale;
+    times(c->size, c->upstream + row_at(c, t, i), factor, t->upstream_rows + i * c->size);
+  }
+  t->upstream.plain = t->upstream_rows;
+  t->by_content.plain = t->content_rows;
+  t->by_position.plain = t->position_rows;
+  lay_along(c, &t->upstream, t->rows);
+  lay_along(c, &t->by_content, t->rows);
+  lay_along(c, &t->by_position, t->rows);
+}
+
+/* From the gradients of what the rows asked, in t->result and t->second, to those of the query and the biases. */
+static void answer(const Call *c, const Tile *t) {
+  const int64_t size = c->size, head = t->head * size, place = t->group * c->heads * size + head;
+  const real scale = (real)(c->units * 0.69314718055994531);
+  for (int64_t i = 0; i < t->rows; ++i) {
+    real *first = t->result + i * size;
+    const real *second = t->second + i * size;
+    add_times(size, first, scale, c->content_gradient + place);
+    add_times(size, second, scale, c->position_gradient + place);
+    add_times(size, second, 1, first);
+    if (c->key_segment) {
+      const real third = t->segment_gradient[i];
+      add_times(size, c->difference + head, third, first);
+      add_times_sum(size, c->query + row_at(c, t, i), c->segment_bias + head, third * scale, c->embedding_gradient + place);
+      c->segment_gradient[t->group * c->heads + t->head] += third * scale;
+    }
+    keep_times(size, first, scale, c->query_gradient + row_at(c, t, i));
+  }
+}
+
+/* The sums of a sequence and head to where they belong. */
+static void deliver(const Call *c, const Tile *t) {
+  const int64_t size = c->size, step = c->heads * size, start = t->b * c->keys * step + t->head * size;
+  for (int64_t j = 0; j < c->keys; ++j) {
+    keep_times(size, t->key_gradient + j * size, 1, c->key_gradient + start + j * step);
+    keep_times(size, t->value_gradient + j * size, 1, c->value_gradient + start + j * step);
+  }
 }
 
 void backward(const Call *c) {
@@ -422,25 +360,25 @@ void backward(const Call *c) {
     for (int64_t task = 0; task < c->groups * c->heads; ++task)
     for (begin(c, &t, task); t.b < t.last; ++t.b) {
       prepare(c, &t, 1);
-      const int64_t size = c->size, keys = c->keys, all = t.line * keys * size;
-      real *table = c->table_gradient + ((t.group * 2 + (c->sign[t.b] < 0)) * c->heads + t.head) * c->columns * size;
+      const int64_t keys = c->keys;
+      real *table = c->table_gradient + ((t.group * 2 + (c->sign[t.b] < 0)) * c->heads + t.head) * c->columns * c->size;
       for (int64_t first = 0; first < c->rows; first += t.rows) {
         place(c, &t, first);
         score_tile(c, &t);
-        follow(c, &t, &t.upstream, c->upstream);
-        follow(c, &t, &t.by_content, c->by_content);
-        follow(c, &t, &t.by_position, c->by_position);
-        times_across(c, t.rows, keys, t.upstream.plain, &t.value, 0, t.gradient, t.keys_line);
+        follow(c, &t);
+        times_across(c, t.rows, keys, t.upstream_rows, &t.value, 0, t.gradient, t.keys_line);
         for (int64_t i = 0; i < t.rows; ++i) return_row(c, &t, i);
-        const int64_t start = (t.line * c->rows + first) * size;
         const stored *weight = (const stored *)t.content, *scores = (const stored *)t.gradient;
         const stored *window = (const stored *)t.distance;
-        add_transposed(c, &t, keys, weight, t.keys_line, 1, &t.upstream, c->value_gradient + all);
-        times_along(c, t.rows, keys, scores, t.keys_line, &t.key, 0, c->content_gradient + start);
-        add_transposed(c, &t, keys, scores, t.keys_line, ln2, &t.by_content, c->key_gradient + all);
-        times_along(c, t.rows, t.wide, window, t.wide_line, &t.table, t.low, c->position_gradient + start);
-        add_transposed(c, &t, t.wide, window, t.wide_line, ln2, &t.by_position, table + t.low * size);
+        const int add = first > 0;
+        transposed_times(c, &t, keys, weight, t.keys_line, 1, &t.upstream, add, t.value_gradient);
+        transposed_times(c, &t, keys, scores, t.keys_line, ln2, &t.by_content, add, t.key_gradient);
+        transposed_times(c, &t, t.wide, window, t.wide_line, ln2, &t.by_position, 1, table + t.low * c->size);
+        times_along(c, t.rows, keys, scores, t.keys_line, &t.key, 0, t.result);
+        times_along(c, t.rows, t.wide, window, t.wide_line, &t.table, t.low, t.second);
+        answer(c, &t);
       }
+      deliver(c, &t);
     }
   }
 }

@@ -19,7 +19,7 @@ from xlnet.model.attention_kernel import AttentionKernel, attention_kernel
 from xlnet.model.attention_tiles import LOG2_E, Settings, tiled_attention
 from xlnet.model.compiled import has_bfloat16_products
 from xlnet.model.dropout import keep_rule, scale_of
-from xlnet.model.row_numbers import RowNumbers
+from xlnet.model.row_numbers import row_numbers
 from xlnet.model.scratch import Scratch
 from xlnet.model.tiles import Plan
 
@@ -63,13 +63,12 @@ class StoredSettings(Settings):
 
 
 class Call:
-    """The inputs of one call as the kernel takes them, heads first.
+    """The inputs of one call as the kernel takes them.
 
     Attributes:
-        real: float64 for float64 storage, else float32.
-        key, value: ``[B, N, S, H]``.
-        by_content, by_position: ``[B, N, R, H]``, ``(q + u)`` and ``(q + v)`` times the scale, in units of log 2.
-        by_segment: ``[B, N, R]``, ``(q + b) . (other - same)``, likewise, or None without segments.
+        real: float64 for float64 storage, else float32; of biases, sums and what is found about a row.
+        query: ``[B, R, N, H]``; key, value: ``[B, S, N, H]``, all in the dtype of storage.
+        biases: ``[N, H]`` by name, as ``attention_call.c`` has them.
         tables: ``[N, T, H]`` for each direction that occurs.
     """
 
@@ -79,21 +78,12 @@ class Call:
         storage = settings.storage
         self.settings = settings
         self.real = torch.promote_types(storage, torch.float32)
-        position_key, content_bias, position_bias, segment_bias, segment_embedding = shared
-        self.query = query.to(self.real)
-        self.segment_bias = segment_bias.to(self.real)
-        self.difference = (segment_embedding[1] - segment_embedding[0]).to(self.real)
-        self.scale = query.shape[-1] ** -0.5
-        units = self.scale * LOG2_E
-        self.by_content = heads_first((self.query + content_bias.to(self.real)).mul_(units), storage)
-        self.by_position = heads_first((self.query + position_bias.to(self.real)).mul_(units), storage)
-        self.key, self.value = heads_first(key, storage), heads_first(value, storage)
-        self.by_segment: Tensor | None = None
-        if settings.geometry.has_segments:
-            dot = torch.einsum("brnh,nh->bnr", self.query + self.segment_bias, self.difference)
-            self.by_segment = (dot * units).contiguous()
+        self.query, self.key, self.value = (x.to(storage).contiguous() for x in (query, key, value))
         self.batch, self.rows, self.heads, self.size = query.shape
         self.keys = key.shape[1]
+        position_key, *biases, embedding = (x.to(self.real).contiguous() for x in shared)
+        names = ("content_bias", "position_bias", "segment_bias")
+        self.biases = {**dict(zip(names, biases, strict=True)), "difference": embedding[1] - embedding[0]}
         self.plan = Plan(settings.geometry, self.heads, storage)
         self.position_key = position_key.to(storage)
         signs = [self.plan.sign(number) for number in range(self.batch)]
@@ -106,37 +96,36 @@ class Call:
         # Heads alone share out the work where they can; then the gradient of a table is summed over the batch in place.
         self.groups = 1 if self.heads % threads == 0 else min(self.batch, threads)
 
+    def zeros(self, *shape: int) -> Tensor:
+        """To add to, for each group of sequences and each head."""
+        return torch.zeros(self.groups, *shape, dtype=self.real)
+
     def run(self, direction: str, **arrays: Tensor) -> None:
         """Call the kernel; ``arrays`` are what it writes, and what only the backward pass reads."""
         geometry, settings = self.settings.geometry, self.settings
         kernel: AttentionKernel | None = attention_kernel(settings.storage)
         assert kernel is not None
         rule = keep_rule(settings.dropatt) if settings.dropatt > 0.0 else None
-        threads, rows = torch.get_num_threads(), tile_rows(self.keys)
-        numbers = vars(RowNumbers.of(geometry, self.batch))
         kernel(
             direction,
             {
                 "batch": self.batch, "heads": self.heads, "rows": self.rows, "keys": self.keys, "size": self.size,
-                "groups": self.groups, "columns": self.columns, "shift_rows": geometry.shift_rows, "tile_rows": rows,
+                "groups": self.groups, "columns": self.columns, "shift_rows": geometry.shift_rows,
+                "tile_rows": tile_rows(self.keys),
                 "low": geometry.lowest_distance, "high": geometry.highest_distance,
                 "lowest_column": geometry.shift_rows + self.keys - 1 if geometry.shift_rows else 0,
                 "reach": -1 if not geometry.causal else 2**31 - 1 if geometry.reach is None else geometry.reach,
-                "threshold": 0 if rule is None else rule.threshold, "seed": settings.seed, "threads": threads,
-                "scale": scale_of(settings.dropatt),
+                "threshold": 0 if rule is None else rule.threshold, "seed": settings.seed,
+                "threads": torch.get_num_threads(), "scale": scale_of(settings.dropatt),
+                "units": self.size**-0.5 * LOG2_E,
             },
             {
-                **numbers, **arrays, "sign": self.signs, "by_content": self.by_content, "by_position": self.by_position,
-                "by_segment": self.by_segment, "key": self.key, "value": self.value,
+                **vars(row_numbers(geometry, self.batch)), **arrays, **self.biases, "sign": self.signs,
+                "query": self.query, "key": self.key, "value": self.value,
                 "forward_table": self.tables.get(1), "reversed_table": self.tables.get(-1),
             },
             SCRATCH,
         )  # fmt: skip
-
-
-def heads_first(tensor: Tensor, storage: torch.dtype) -> Tensor:
-    """``[B, X, N, H]`` to contiguous ``[B, N, X, H]`` in ``storage``."""
-    return tensor.transpose(1, 2).to(storage, memory_format=torch.contiguous_format).contiguous()
 
 
 class CompiledAttention(torch.autograd.Function):
@@ -146,29 +135,31 @@ class CompiledAttention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, *others: Any) -> Tensor:
         *shared, settings = others
         call = Call(settings, query, key, value, shared)
-        out = torch.empty(call.by_content.shape, dtype=call.real)
-        tops = torch.empty(out.shape[:3], dtype=call.real)
+        out = torch.empty_like(call.query)
+        tops = torch.empty(call.batch, call.heads, call.rows, dtype=call.real)
         inverses = torch.empty_like(tops)
         call.run("forward", out=out, top=tops, inverse=inverses)
         ctx.save_for_backward(query, key, value, *shared, tops, inverses)
         ctx.settings = settings
-        return out.transpose(1, 2).to(query.dtype)
+        return out.to(query.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *shared, tops, inverses = ctx.saved_tensors
         call = Call(ctx.settings, query, key, value, shared)
+        heads, size = call.heads, call.size
         found = {
-            "content_gradient": torch.empty(call.by_content.shape, dtype=call.real),
-            "position_gradient": torch.empty(call.by_content.shape, dtype=call.real),
-            "segment_gradient": torch.zeros_like(tops),
-            "key_gradient": torch.zeros(call.key.shape, dtype=call.real),
-            "value_gradient": torch.zeros(call.key.shape, dtype=call.real),
-            "table_gradient": torch.zeros(call.groups, 2, call.heads, call.columns, call.size, dtype=call.real),
+            "query_gradient": torch.empty_like(call.query),
+            "key_gradient": torch.empty_like(call.key),
+            "value_gradient": torch.empty_like(call.key),
+            "content_gradient": call.zeros(heads, size),
+            "position_gradient": call.zeros(heads, size),
+            "segment_gradient": call.zeros(heads, 1),
+            "embedding_gradient": call.zeros(heads, size),
+            "table_gradient": call.zeros(2, heads, call.columns, size),
         }
-        factor = inverses[..., None] * scale_of(ctx.settings.dropatt)
-        upstream = (gradient.transpose(1, 2) * factor).to(call.settings.storage).contiguous()
+        upstream = gradient.to(call.settings.storage).contiguous()
         call.run("backward", upstream=upstream, top=tops, inverse=inverses, **found)
         inputs = (query, key, value, *shared)
         return (*(total.to(given.dtype) for total, given in zip(gradients(call, found), inputs, strict=True)), None)
@@ -176,15 +167,12 @@ class CompiledAttention(torch.autograd.Function):
 
 def gradients(call: Call, found: dict[str, Tensor]) -> list[Tensor]:
     """From what the kernel found to the gradients of the inputs, in their order."""
-    content, position, by_segment = (found[f"{name}_gradient"] for name in ("content", "position", "segment"))
-    scale = call.scale
-    query = (content + position).addcmul_(by_segment[..., None], call.difference[:, None]).mul_(scale)
-    embedding = torch.einsum("bnr,brnh->nh", by_segment, call.query + call.segment_bias) * scale
+    kinds = ("content", "position", "segment", "embedding", "table")
+    content, position, segment, embedding, tables = (found[f"{kind}_gradient"].sum(dim=0) for kind in kinds)
     table = torch.zeros(call.position_key.shape, dtype=call.real)
-    both = found["table_gradient"].sum(dim=0).transpose(1, 2)
+    both = tables.transpose(1, 2)
     call.plan.add_table_gradients(table, {sign: both[int(sign < 0)] for sign in call.tables})
     return [
-        query.transpose(1, 2), found["key_gradient"].transpose(1, 2), found["value_gradient"].transpose(1, 2), table,
-        content.sum(dim=(0, 2)) * scale, position.sum(dim=(0, 2)) * scale,
-        by_segment.sum(dim=(0, 2))[:, None] * call.difference * scale, torch.stack([-embedding, embedding]),
+        found["query_gradient"], found["key_gradient"], found["value_gradient"], table, content, position,
+        segment * call.biases["difference"], torch.stack([-embedding, embedding]),
     ]  # fmt: skip

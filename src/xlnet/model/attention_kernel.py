@@ -22,14 +22,15 @@ _INTEGERS = (
 )  # fmt: skip
 _POINTERS = (
     "sign", "row_position", "key_position", "sees", "order", "row_segment", "key_segment", "own", "explicit",
-    "by_content", "by_position", "by_segment", "key", "value", "forward_table", "reversed_table", "scratch", "out",
-    "top", "inverse", "upstream", "content_gradient", "position_gradient", "segment_gradient",
-    "key_gradient", "value_gradient", "table_gradient",
+    "query", "key", "value", "content_bias", "position_bias", "segment_bias", "difference", "forward_table",
+    "reversed_table", "scratch", "out", "top", "inverse", "upstream", "query_gradient", "key_gradient",
+    "value_gradient", "content_gradient", "position_gradient", "segment_gradient", "embedding_gradient",
+    "table_gradient",
 )  # fmt: skip
 
 
 class CallArguments(ctypes.Structure):
-    """``Call`` of ``attention.c``, field by field."""
+    """``Call`` of ``attention_call.c``, field by field."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in _INTEGERS),
@@ -37,6 +38,7 @@ class CallArguments(ctypes.Structure):
         ("threads", ctypes.c_int64),
         ("room", ctypes.c_int64),
         ("scale", ctypes.c_double),
+        ("units", ctypes.c_double),
         ("product", ctypes.c_void_p),
         *((name, ctypes.c_void_p) for name in _POINTERS),
     )
@@ -60,7 +62,7 @@ class AttentionKernel:
     def __call__(
         self, direction: str, settings: dict[str, Any], arrays: dict[str, Tensor | None], scratch: Scratch
     ) -> None:
-        """Run ``forward`` or ``backward``; every array is contiguous and named as in ``attention.c``."""
+        """Run ``forward`` or ``backward``; every array is contiguous and named as in ``attention_call.c``."""
         pointers = {name: array.data_ptr() for name, array in arrays.items() if array is not None}
         own = self.own and settings["size"] % _OWN_SIZES == 0
         arguments = CallArguments(product=None if own else self.product, **settings, **pointers)
@@ -84,7 +86,7 @@ def attention_kernel(dtype: torch.dtype, own: bool | None = None) -> AttentionKe
         product = ctypes.cast(getattr(torch_library, _PRODUCTS[dtype]), ctypes.c_void_p).value
     except (OSError, AttributeError):
         return None
-    library = load_kernels("attention", dtype, ("products",))
+    library = load_kernels("attention", dtype, ("products", "attention_call"))
     if library is None or product is None:
         return None
     return AttentionKernel(library, product, has_own_products(dtype) if own is None else own)

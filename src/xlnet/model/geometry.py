@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -76,6 +77,11 @@ class Geometry:
     causal: bool = False
     reach: int | None = None
     shift_rows: int = 0
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What a backend has worked out from this geometry, kept for the other layers and the backward pass."""
+        return {}
 
     @cached_property
     def visible(self) -> Tensor | None:

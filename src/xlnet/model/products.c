@@ -18,69 +18,82 @@ static inline int64_t line_of(int64_t count) { return round_up(count, WIDE) + LA
 #define OWN_PRODUCTS 1
 #include <immintrin.h>
 
-typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
 typedef word four __attribute__((vector_size(16), aligned(4), may_alias));
 
 #if defined(BFLOAT16)
 enum { DEEP = 2 }; /* entries a word */
-#define ADD_PRODUCT(sum, a, b) \
-  sum = (lanes)_mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_epi32((int)(a)), (__m512bh)(b))
+static inline __m512 add_product(__m512 sum, word a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32((int)a), (__m512bh)b);
+}
 #else
 enum { DEEP = 1 };
-#define ADD_PRODUCT(sum, a, b) sum += (lanes)_mm512_castsi512_ps(_mm512_set1_epi32((int)(a))) * (b)
+static inline __m512 add_product(__m512 sum, word a, __m512i b) {
+  return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32((int)a)), _mm512_castsi512_ps(b), sum);
+}
 #endif
 
-/* A few rows (a constant, so that the sums stay in registers) times WIDE columns. */
+/* `rows` rows (a constant, so that the sums stay in registers) times WIDE columns. */
 static inline __attribute__((always_inline)) void block(const int rows, int64_t depth, const word *a, int64_t a_row,
                                                         int64_t a_step, const word *b, int64_t b_line, real factor,
                                                         int add, real *out, int64_t out_line) {
-  lanes left[rows], right[rows];
+  __m512 left[rows], right[rows];
   #pragma GCC unroll 8
-  for (int i = 0; i < rows; ++i) left[i] = right[i] = (lanes){0};
+  for (int i = 0; i < rows; ++i) left[i] = right[i] = _mm512_setzero_ps();
   for (int64_t k = 0; k < depth; ++k) {
-    const lanes first = *(const lanes *)(b + k * b_line), second = *(const lanes *)(b + k * b_line + LANES);
+    const __m512i first = _mm512_loadu_si512(b + k * b_line), second = _mm512_loadu_si512(b + k * b_line + LANES);
     #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
       const word here = a[i * a_row + k * a_step];
-      ADD_PRODUCT(left[i], here, first);
-      ADD_PRODUCT(right[i], here, second);
+      left[i] = add_product(left[i], here, first);
+      right[i] = add_product(right[i], here, second);
     }
   }
+  const __m512 times = _mm512_set1_ps(factor), none = _mm512_setzero_ps();
   #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) {
-    lanes *to = (lanes *)(out + i * out_line);
-    to[0] = add ? to[0] + factor * left[i] : factor * left[i];
-    to[1] = add ? to[1] + factor * right[i] : factor * right[i];
+    float *to = out + i * out_line;
+    _mm512_storeu_ps(to, _mm512_fmadd_ps(times, left[i], add ? _mm512_loadu_ps(to) : none));
+    _mm512_storeu_ps(to + LANES, _mm512_fmadd_ps(times, right[i], add ? _mm512_loadu_ps(to + LANES) : none));
   }
 }
+
+/* Functions of their own: what surrounds them must not take their registers. */
+#define BLOCK(name, rows, a_row, a_step)                                                                              \
+  static __attribute__((noinline)) void name(int64_t depth, const word *a, int64_t line, const word *b, int64_t b_line, \
+                                             real factor, int add, real *out, int64_t out_line) {                     \
+    block(rows, depth, a, a_row, a_step, b, b_line, factor, add, out, out_line);                                      \
+  }
+BLOCK(tall, TALL, line, 1)
+BLOCK(pair, 2, line, 1)
+BLOCK(single, 1, line, 1)
+BLOCK(tall_across, TALL, 1, line)
+BLOCK(pair_across, 2, 1, line)
+BLOCK(single_across, 1, 1, line)
 
 /* out [m, n] = or += factor A [m, depth] B [depth, n], depth in words; n is a multiple of WIDE, or `out` and `b` have
-   room for one. A is read at `i a_row + k a_step`, one of which is 1. */
-static void product(int64_t m, int64_t n, int64_t depth, const word *a, int64_t a_row, int64_t a_step, const word *b,
+   room for one. `a_across`: A is stored as [depth, m]; `line` is between its rows as stored. */
+static void product(int64_t m, int64_t n, int64_t depth, int a_across, const word *a, int64_t line, const word *b,
                     int64_t b_line, real factor, int add, real *out, int64_t out_line) {
   for (int64_t j = 0; j < n; j += WIDE) {
-    int64_t i = 0;
-    if (a_step == 1) /* said twice, so that the step is a constant within the block */
-      for (; i + TALL <= m; i += TALL)
-        block(TALL, depth, a + i * a_row, a_row, 1, b + j, b_line, factor, add, out + i * out_line + j, out_line);
-    else
-      for (; i + TALL <= m; i += TALL)
-        block(TALL, depth, a + i, 1, a_step, b + j, b_line, factor, add, out + i * out_line + j, out_line);
+    int64_t i = 0, step = a_across ? 1 : line;
+    for (; i + TALL <= m; i += TALL)
+      (a_across ? tall_across : tall)(depth, a + i * step, line, b + j, b_line, factor, add, out + i * out_line + j, out_line);
     for (; i + 2 <= m; i += 2)
-      block(2, depth, a + i * a_row, a_row, a_step, b + j, b_line, factor, add, out + i * out_line + j, out_line);
+      (a_across ? pair_across : pair)(depth, a + i * step, line, b + j, b_line, factor, add, out + i * out_line + j, out_line);
     for (; i < m; ++i)
-      block(1, depth, a + i * a_row, a_row, a_step, b + j, b_line, factor, add, out + i * out_line + j, out_line);
+      (a_across ? single_across : single)(depth, a + i * step, line, b + j, b_line, factor, add, out + i * out_line + j,
+                                          out_line);
   }
 }
 
-/* Words [rows, wide], `wide` a multiple of 4, to [wide, line], zeros behind the rows. */
-static void turn(const word *from, int64_t rows, int64_t wide, word *to, int64_t line) {
+/* `wide` words, a multiple of 4, of each of the rows, `step` words apart, to [wide, line], zeros behind the rows. */
+static void turn(const word *from, int64_t rows, int64_t step, int64_t wide, word *to, int64_t line) {
   int64_t j = 0;
   for (; j + 4 <= rows; j += 4)
     for (int64_t h = 0; h < wide; h += 4) {
-      const word *at = from + j * wide + h;
-      const four a = *(const four *)at, b = *(const four *)(at + wide), c = *(const four *)(at + 2 * wide),
-                 d = *(const four *)(at + 3 * wide);
+      const word *at = from + j * step + h;
+      const four a = *(const four *)at, b = *(const four *)(at + step), c = *(const four *)(at + 2 * step),
+                 d = *(const four *)(at + 3 * step);
       const four ab = __builtin_shuffle(a, b, (four){0, 4, 1, 5}), cd = __builtin_shuffle(c, d, (four){0, 4, 1, 5});
       const four ef = __builtin_shuffle(a, b, (four){2, 6, 3, 7}), gh = __builtin_shuffle(c, d, (four){2, 6, 3, 7});
       word *into = to + h * line + j;
@@ -90,21 +103,25 @@ static void turn(const word *from, int64_t rows, int64_t wide, word *to, int64_t
       *(four *)(into + 3 * line) = __builtin_shuffle(ef, gh, (four){2, 3, 6, 7});
     }
   for (; j < rows; ++j)
-    for (int64_t h = 0; h < wide; ++h) to[h * line + j] = from[j * wide + h];
+    for (int64_t h = 0; h < wide; ++h) to[h * line + j] = from[j * step + h];
   for (int64_t h = 0; h < wide; ++h) memset(to + h * line + rows, 0, (size_t)(line - rows) * sizeof(word));
 }
 
+/* `wide` entries of each of the rows, `step` entries apart, to lines of words along the depth: for float the same numbers
+   closer together, for bfloat16 two rows a line, with zeros for a missing last row. */
+static void join(const stored *from, int64_t rows, int64_t step, int64_t wide, word *to, int64_t line) {
+  for (int64_t k = 0; k < rows; k += DEEP) {
+    const stored *restrict even = from + k * step;
+    word *restrict into = to + k / DEEP * line;
 #if defined(BFLOAT16)
-/* Rows of bfloat16, `step` apart, to words of two rows each; zeros stand for a missing last row. */
-static void pair(const stored *from, int64_t rows, int64_t step, int64_t wide, word *to, int64_t line) {
-  for (int64_t k = 0; k < rows; k += 2) {
-    const stored *restrict even = from + k * step, *restrict odd = even + step;
-    word *restrict into = to + k / 2 * line;
+    const stored *restrict odd = even + step;
     if (k + 1 < rows)
       for (int64_t j = 0; j < wide; ++j) into[j] = (word)even[j] | (word)odd[j] << 16;
     else
       for (int64_t j = 0; j < wide; ++j) into[j] = even[j];
+#else
+    memcpy(into, even, (size_t)wide * sizeof(word));
+#endif
   }
 }
-#endif
 #endif

@@ -12,7 +12,7 @@ from xlnet.model.geometry import SEES_NOTHING, Geometry
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """A geometry in contiguous int32; B sequences, R rows, S keys. Built once for all layers.
+    """A geometry in contiguous int32; B sequences, R rows, S keys.
 
     Attributes:
         row_position, key_position: ``[B, R]`` and ``[B, S]``.
@@ -54,6 +54,15 @@ class RowNumbers:
             own=rows.own_key.to(torch.int32).contiguous(),
             explicit=_explicit(geometry, batch),
         )
+
+
+def row_numbers(geometry: Geometry, batch: int) -> RowNumbers:
+    """Those of a batch, made at the first call and kept with the geometry."""
+    key = f"row numbers of {batch}"
+    if key not in geometry.derived:
+        geometry.derived[key] = RowNumbers.of(geometry, batch)
+    found: RowNumbers = geometry.derived[key]
+    return found
 
 
 def _narrow(values: Tensor, batch: int) -> Tensor:
