@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from xlnet.configuration import XLNetConfig
     from xlnet.errors import XLNetError
+    from xlnet.float32 import float32_products
     from xlnet.generation import GenerationConfig, SamplingConfig, fill, generate, score
     from xlnet.model import (
         Memory,
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "xlnet.configuration": ("XLNetConfig",),
     "xlnet.errors": ("XLNetError",),
+    "xlnet.float32": ("float32_products",),
     "xlnet.generation": ("GenerationConfig", "SamplingConfig", "fill", "generate", "score"),
     "xlnet.model": (
         "Memory",
@@ -88,6 +90,7 @@ __all__ = [
     "fill",
     "finetune",
     "fit",
+    "float32_products",
     "generate",
     "prepare",
     "pretrain",

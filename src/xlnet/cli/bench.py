@@ -13,6 +13,8 @@ import torch
 from xlnet.cli.progress import say
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError
+from xlnet.float32 import Float32Products, products_in_words
+from xlnet.float32 import float32_products as chosen_products
 from xlnet.generation.engine import conditionals, evaluating
 from xlnet.generation.methods import Run, drive
 from xlnet.generation.plan import FillPlan
@@ -30,7 +32,13 @@ NEW_TOKENS = 32
 
 
 def bench(
-    *, shape: Literal["small", "base"] = "small", length: int = 512, runs: int = 5, threads: int = 0, seed: int = 0
+    *,
+    shape: Literal["small", "base"] = "small",
+    length: int = 512,
+    runs: int = 5,
+    threads: int = 0,
+    seed: int = 0,
+    float32_products: Float32Products = "auto",
 ) -> None:
     """Measure a pretraining step, encoding and generation, with each way of computing attention, and print a table.
 
@@ -43,6 +51,7 @@ def bench(
         runs: how often each figure is taken; medians are printed
         threads: CPU threads, 0 for every core
         seed: of the random weights and tokens
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn
     """
     for key, value in (("length", length), ("runs", runs)):
         if value < 1:
@@ -50,6 +59,13 @@ def bench(
     used = use_threads(threads)
     torch.manual_seed(seed)
     say(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {used} threads, model {shape}")
+    say(products_in_words(float32_products))
+    with chosen_products(float32_products):
+        _measure(shape, length, runs)
+
+
+def _measure(shape: str, length: int, runs: int) -> None:
+    """The table."""
     dtypes = [torch.float32, *([torch.bfloat16] if has_bfloat16_products() else [])]
     for dtype in dtypes:
         left, right = torch.randn(1024, 1024).to(dtype), torch.randn(1024, 1024).to(dtype)

@@ -10,6 +10,8 @@ from xlnet.cli.corpus import run_prepare
 from xlnet.cli.finetune import evaluate_task
 from xlnet.cli.progress import say
 from xlnet.errors import ConfigurationError
+from xlnet.float32 import Float32Products
+from xlnet.float32 import float32_products as chosen_products
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.baselines import CountingModel, baseline_loss
 from xlnet.pretraining.corpus.prepare import PrepareConfig
@@ -32,6 +34,7 @@ def evaluate(
     baseline: str | None = None,
     count: int | None = None,
     precision: Precision = "float32",
+    float32_products: Float32Products = "auto",
     device: str = "auto",
     stream: StreamConfig = StreamConfig(seq_len=128, reuse_len=64),
 ) -> None:
@@ -49,11 +52,13 @@ def evaluate(
         baseline: corpus folder whose training split the unigram and bigram baselines count
         count: batches at most; by default the whole text once
         precision: fine-tuned: arithmetic; bfloat16 is faster where the machine has it
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn
         device: auto, cpu, cuda, cuda:N or mps
         stream: how tokens become sequences and targets
     """
     if is_fine_tuned(model):
-        found = evaluate_task(inputs, model=model, task=task, split=split, precision=precision, device=device)
+        with chosen_products(float32_products):
+            found = evaluate_task(inputs, model=model, task=task, split=split, precision=precision, device=device)
         print(json.dumps(found, indent=2))
         return
     if task is not None or split or precision != "float32":
@@ -71,7 +76,8 @@ def evaluate(
             run_prepare(inputs, tokenizer, folder, PrepareConfig(valid_fraction=0.0, deduplicate=False))
         corpus = TokenCorpus.open(folder, split)
         batches = evaluation_batches(corpus, stream, tokenizer.starts_word, count)
-        metrics = held_out_loss(network, batches, network.config)
+        with chosen_products(float32_products, network.device):
+            metrics = held_out_loss(network, batches, network.config)
         if counted_text is not None:
             say("counting unigrams and bigrams")
             counting = CountingModel(counted_text, tokenizer.vocab_size)

@@ -13,6 +13,7 @@ from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.progress import say
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, InputError
+from xlnet.float32 import products_in_words
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.any_subset import AnySubsetConfig
 from xlnet.pretraining.corpus.prepare import PrepareConfig
@@ -92,7 +93,7 @@ def pretrain(
     # Either spelling counts; the settings of a run have both, for use without a command line.
     resume, device = resume or fit.resume, fit.device if device == "auto" else device
     refuse_other_run(places.output, resume)
-    choose_device(device)
+    arithmetic = products_in_words(fit.float32_products, choose_device(device))
     for key, value in (("workers", workers), ("evaluation_count", evaluation_count)):
         if value < 0:
             raise ConfigurationError(f"--{key} {value} must not be negative; 0 is none.")
@@ -107,6 +108,8 @@ def pretrain(
     if world.is_main:
         say(f"model: {network.parameter_count():,} parameters, {config.n_layer} layers of width {config.d_model}")
         say(f"stream: {batches.describe()}")
+        if fit.precision == "float32":
+            say(arithmetic)
         save_settings(places.output, locals())
     fit = replace(fit, resume=resume, device=device, accumulation=stream.micro_batches)
     result = pretrain_model(

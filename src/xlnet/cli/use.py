@@ -14,6 +14,8 @@ from typing import Any
 
 from xlnet.cli.parsing import read_lines
 from xlnet.errors import InputError
+from xlnet.float32 import Float32Products
+from xlnet.float32 import float32_products as chosen_products
 from xlnet.generation import GenerationConfig, SamplingConfig
 from xlnet.generation import fill as fill_text
 from xlnet.generation import generate as generate_text
@@ -34,6 +36,7 @@ def fill(
     method: str = "sequential",
     k: int = 4,
     device: str = "auto",
+    float32_products: Float32Products = "auto",
     sampling: SamplingConfig = SamplingConfig(temperature=None),
 ) -> None:
     """Fill the blanks of texts: <mask> is one piece, <mask:3> three pieces, ___ a blank of unknown length.
@@ -48,11 +51,15 @@ def fill(
         method: sequential, speculative or one_pass (the same result, other speed)
         k: pieces drafted at once by the last two
         device: auto, cpu, cuda, cuda:N or mps
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn
         sampling: how pieces are chosen; by default the most probable
     """
     network, tokenizer = load(model, device)
     for text in gather(texts, input, field):
-        filled = fill_text(network, tokenizer, text, sampling=sampling, method=method, k=k, alternatives=alternatives)
+        with chosen_products(float32_products, network.device):
+            filled = fill_text(
+                network, tokenizer, text, sampling=sampling, method=method, k=k, alternatives=alternatives
+            )
         if json:
             print_json(filled)
             continue
@@ -74,6 +81,7 @@ def score(
     given: str | None = None,
     seed: int = 0,
     device: str = "auto",
+    float32_products: Float32Products = "auto",
 ) -> None:
     """Exact log-probability (nats) and perplexity per piece of texts.
 
@@ -88,10 +96,13 @@ def score(
         given: text in front of each that is not scored
         seed: of random orders
         device: auto, cpu, cuda, cuda:N or mps
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn
     """
     network, tokenizer = load(model, device)
     lines = gather(texts, input, field)
-    for result in score_texts(network, tokenizer, lines, order=order, orders=orders, given=given, seed=seed):
+    with chosen_products(float32_products, network.device):
+        results = score_texts(network, tokenizer, lines, order=order, orders=orders, given=given, seed=seed)
+    for result in results:
         if json:
             print_json(result, perplexity=result.perplexity, spread=result.spread)
         else:
@@ -107,6 +118,7 @@ def generate(
     field: str = "text",
     json: bool = False,
     device: str = "auto",
+    float32_products: Float32Products = "auto",
     settings: GenerationConfig = GenerationConfig(),
     sampling: SamplingConfig = SamplingConfig(top_p=0.95),
 ) -> None:
@@ -119,6 +131,7 @@ def generate(
         field: key of the prompt in a .jsonl file
         json: print JSON lines
         device: auto, cpu, cuda, cuda:N or mps
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn
         settings: length, stops, beams, method
         sampling: how pieces are chosen
     """
@@ -128,7 +141,8 @@ def generate(
     if live:
         print(lines[0], end="", flush=True)
     shown = (lambda _, text: print(text, end="", flush=True)) if live else None
-    results = generate_text(network, tokenizer, lines, config=settings, sampling=sampling, stream=shown)
+    with chosen_products(float32_products, network.device):
+        results = generate_text(network, tokenizer, lines, config=settings, sampling=sampling, stream=shown)
     for result in results:
         if json:
             print_json(result, log_prob=result.log_prob)

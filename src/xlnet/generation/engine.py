@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from xlnet.batch import check_ids
 from xlnet.errors import InputError
+from xlnet.float32 import float32_products
 from xlnet.model.cache import KeyValueCache, Tokens
 from xlnet.model.decoding import decode
 from xlnet.model.few_rows import Linear, Products
@@ -26,11 +27,12 @@ from xlnet.model.memory import Memory
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode and no gradients inside; the mode is restored afterwards, also after an error."""
+    """Evaluation mode, no gradients, and the ``auto`` products of :mod:`xlnet.float32` inside; restored afterwards."""
+    device = next(model.parameters()).device
     was_training = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with torch.inference_mode():
+        with float32_products("auto", device), torch.inference_mode():
             yield
     finally:
         for module, training in was_training.items():

@@ -10,6 +10,7 @@ from torch import nn
 
 from xlnet.batch import PretrainingBatch
 from xlnet.configuration import XLNetConfig
+from xlnet.float32 import float32_products
 from xlnet.pretraining.objective import PermutationObjective
 
 
@@ -57,6 +58,7 @@ def held_out_loss(model: nn.Module, batches: Iterable[PretrainingBatch], config:
     training = model.training
     model.eval()
     try:
-        return HeldOutLoss(batches, config)(model)
+        with float32_products("auto", next(model.parameters()).device):
+            return HeldOutLoss(batches, config)(model)
     finally:
         model.train(training)

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from xlnet.errors import ConfigurationError
+from xlnet.errors import ConfigurationError, check_choice
+from xlnet.float32 import FLOAT32_PRODUCTS, Float32Products
 from xlnet.training.config import FitConfig, Precision
 from xlnet.training.optimizer import OptimizerConfig
 from xlnet.training.schedule import ScheduleConfig, ScheduleKind
@@ -31,6 +32,7 @@ class FineTuneConfig:
         epsilon: of Adam.
         clip_norm: limit of the gradient norm.
         precision: arithmetic of the forward pass.
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn.
         device: auto, cpu, cuda, cuda:N or mps
         seed: of dropout, of the order of the data, and (on the command line) of the new head.
         evaluate_every: steps between evaluations on the held-out data; 0 is once an epoch.
@@ -59,6 +61,7 @@ class FineTuneConfig:
     epsilon: float = 1e-6
     clip_norm: float = 1.0
     precision: Precision = "float32"
+    float32_products: Float32Products = "auto"
     device: str = "auto"
     seed: int = 0
     evaluate_every: int = 0
@@ -73,6 +76,7 @@ class FineTuneConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        check_choice("float32_products", self.float32_products, FLOAT32_PRODUCTS)
         for key in ("batch_size", "accumulation", "evaluation_batch_size"):
             if getattr(self, key) < 1:
                 raise ConfigurationError(f"{key}={getattr(self, key)} must be at least 1.")
@@ -120,6 +124,7 @@ class FineTuneConfig:
             schedule=ScheduleConfig(kind=self.schedule, warmup_steps=warmup),
             clip_norm=self.clip_norm,
             precision=self.precision,
+            float32_products=self.float32_products,
             device=self.device,
             seed=self.seed,
             max_seconds=self.max_seconds,

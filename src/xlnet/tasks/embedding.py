@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from xlnet.errors import ConfigurationError, InputError, did_you_mean
+from xlnet.float32 import float32_products
 from xlnet.model import PretrainedModel
 from xlnet.model.summary import boundary
 from xlnet.tasks.contract import pad_sequences
@@ -57,7 +58,7 @@ def embed_texts(
     sequences = [fit_sequences(ids, None, max_length)[0] for ids in encode_texts(tokenizer, texts)]
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     vectors = torch.zeros(len(sequences), model.config.d_model)
-    with evaluating(model):
+    with float32_products("auto", model.device), evaluating(model):
         for start in range(0, len(order), batch_size):
             places = order[start : start + batch_size]
             inputs = {

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from xlnet.errors import CheckpointError, ConfigurationError, InputError
+from xlnet.float32 import Float32Products, float32_products
 from xlnet.model import PretrainedModel
 from xlnet.tasks.catalog import family
 from xlnet.tasks.contract import Prediction, Task
@@ -44,6 +45,7 @@ class FineTuned:
         metrics: on the held-out data of its training, with the weights as they are; empty where not known.
         fit: how the training ended, right after :func:`~xlnet.tasks.finetune.finetune`; else None.
         precision: arithmetic of the forward pass, ``float32``, ``bfloat16`` or ``float16``; weights stay float32.
+        float32_products: library for float32 matrices on a CPU; see :func:`~xlnet.float32.float32_products`.
     """
 
     model: PretrainedModel
@@ -52,10 +54,17 @@ class FineTuned:
     metrics: Mapping[str, float] = field(default_factory=dict)
     fit: FitResult | None = None
     precision: Precision = "float32"
+    float32_products: Float32Products = "auto"
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, *, device: str = "auto", task: Task | None = None, precision: Precision = "float32"
+        cls,
+        folder: str | Path,
+        *,
+        device: str = "auto",
+        task: Task | None = None,
+        precision: Precision = "float32",
+        float32_products: Float32Products = "auto",
     ) -> FineTuned:
         """Load what :meth:`save_pretrained` wrote.
 
@@ -64,6 +73,7 @@ class FineTuned:
             device: where to put the model.
             task: use this instead of ``task.json`` (a task of your own).
             precision: arithmetic of the forward pass.
+            float32_products: library for float32 matrices on a CPU: auto, default or onednn.
 
         Raises:
             CheckpointError: no fine-tuned folder, or a damaged one.
@@ -72,7 +82,8 @@ class FineTuned:
         found, metrics = (task, {}) if task is not None else read_task(folder)
         model = found.model_class.from_pretrained(folder)
         placed = model.to(choose_device(device))
-        return cls(placed, XLNetTokenizer.from_pretrained(folder), found, metrics, precision=precision)
+        tokenizer = XLNetTokenizer.from_pretrained(folder)
+        return cls(placed, tokenizer, found, metrics, precision=precision, float32_products=float32_products)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and ``task.json``."""
@@ -114,7 +125,8 @@ class FineTuned:
     ) -> T:
         """``work`` on the examples, with a bar."""
         settings = {"batch_size": batch_size, "precision": self.precision}
-        with progress_bar(title, len(examples), show_progress) as advance:
+        products = float32_products(self.float32_products, self.model.device)
+        with products, progress_bar(title, len(examples), show_progress) as advance:
             return work(self.model, self.tokenizer, self.task, examples, **settings, advance=advance)
 
     def _example(self, value: Any, place: int) -> Any:
@@ -151,7 +163,8 @@ class FineTuned:
     ) -> Tensor:
         """Sentence vectors ``[N, D]`` float32 on the CPU; see :func:`~xlnet.tasks.embedding.embed_texts`."""
         arithmetic = autocast(self.model.device, self.precision)
-        with arithmetic, progress_bar("embedding", len(texts), show_progress) as advance:
+        products = float32_products(self.float32_products, self.model.device)
+        with products, arithmetic, progress_bar("embedding", len(texts), show_progress) as advance:
             return embed_texts(
                 self.model,
                 self.tokenizer,

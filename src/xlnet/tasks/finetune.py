@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xlnet.errors import InputError
+from xlnet.float32 import float32_products
 from xlnet.model import PretrainedModel
 from xlnet.tasks.batches import BucketedBatches
 from xlnet.tasks.config import FineTuneConfig
@@ -157,9 +158,12 @@ def finetune(
     model.eval()
     metrics = dict(result.metrics)
     if measure is not None and settings.restore_best and result.best_step != result.step:
-        with evaluating(model), autocast(model.device, config.precision):
+        products = float32_products(config.float32_products, model.device)
+        with products, evaluating(model), autocast(model.device, config.precision):
             metrics = measure(model)
-    tuned = FineTuned(model, tokenizer, task.calibrated(metrics), metrics, result, config.precision)
+    tuned = FineTuned(
+        model, tokenizer, task.calibrated(metrics), metrics, result, config.precision, config.float32_products
+    )
     if world.is_main:
         tuned.write_task(output / "model")
         summary = {

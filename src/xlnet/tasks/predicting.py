@@ -9,6 +9,7 @@ from typing import Any, get_args
 import torch
 
 from xlnet.errors import ConfigurationError, InputError, check_choice
+from xlnet.float32 import float32_products
 from xlnet.model import PretrainedModel
 from xlnet.tasks.batches import sorted_batches
 from xlnet.tasks.contract import Prediction, Row, Task
@@ -33,7 +34,7 @@ def run_rows(
 ) -> list[Any]:
     """The output of each row, in the order of the rows; the model is in eval mode and left in the mode it was in."""
     outputs: list[Any] = [None] * len(rows)
-    with evaluating(model):
+    with float32_products("auto", device), evaluating(model):
         for places, batch in sorted_batches(task, rows, batch_size):
             for place, output in zip(places, task.outputs(model, batch.to(device)), strict=True):
                 outputs[place] = output

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from xlnet.errors import ConfigurationError, check_choice
+from xlnet.float32 import FLOAT32_PRODUCTS, Float32Products
 from xlnet.training.optimizer import OptimizerConfig
 from xlnet.training.schedule import ScheduleConfig
 
 Precision = Literal["float32", "bfloat16", "float16"]
-_CHOICES = {"precision": ("float32", "bfloat16", "float16"), "best_direction": ("min", "max")}
+_CHOICES = {
+    "precision": ("float32", "bfloat16", "float16"),
+    "float32_products": FLOAT32_PRODUCTS,
+    "best_direction": ("min", "max"),
+}
 _AT_LEAST_ONE = ("steps", "accumulation", "log_every", "keep_last")
 _AT_LEAST_ZERO = (
     "clip_norm", "seed", "max_seconds", "evaluate_every", "save_every", "patience", "divergence_steps",
@@ -34,6 +39,8 @@ class FitConfig:
         schedule: the learning rate over the steps.
         clip_norm: limit of the global gradient norm; 0 is no limit.
         precision: arithmetic of the forward pass; parameters stay float32. ``float16`` scales the loss and needs CUDA.
+        float32_products: which library multiplies float32 matrices on a CPU: ``auto`` (the faster one of those that
+            truly compute in float32), ``default`` (torch's) or ``onednn``; see :mod:`xlnet.float32`.
         device: ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
         seed: of dropout and all else drawn while training.
         max_seconds: stop this call after so many seconds, as if finished; 0 is no limit. It may be resumed.
@@ -58,6 +65,7 @@ class FitConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     clip_norm: float = 1.0
     precision: Precision = "float32"
+    float32_products: Float32Products = "auto"
     device: str = "auto"
     seed: int = 0
     max_seconds: float = 0.0
@@ -107,7 +115,8 @@ class FitConfig:
         Raises:
             ConfigurationError: names the first setting that must not change, with both values.
         """
-        now, before = _flat(self.to_dict()), _flat(earlier)
+        # Runs older than a setting did what its given value does.
+        now, before = _flat(self.to_dict()), {"float32_products": "default", **_flat(earlier)}
         notes = []
         for key in sorted(now.keys() | before.keys()):
             old, new = before.get(key), now.get(key)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from xlnet.errors import ConfigurationError, InputError, Interrupted
+from xlnet.float32 import float32_products
 from xlnet.training.config import FitConfig
 from xlnet.training.contracts import Batches, Evaluate, Objective, SaveModel
 from xlnet.training.device import choose_device
@@ -119,7 +120,7 @@ def fit(
             f"best_metric={config.best_metric!r} needs an evaluation, but there is no held-out data."
         )
     model.to(device)
-    with world.connect(device), Interrupts() as interrupts:
+    with float32_products(config.float32_products, device), world.connect(device), Interrupts() as interrupts:
         run = Run(
             model=model,
             optimizer=build_optimizer(model, config.optimizer, layer_of, decays),
