@@ -87,8 +87,12 @@ def lay_out(
     target_positions: Tensor | None,
     direction: Tensor | None,
     position_ids: Tensor | None,
+    longest: int | None = None,
 ) -> Geometry:
-    """Rows (L content tokens, then P targets) and keys (M memories, then L tokens) of a forward pass."""
+    """Rows (L content tokens, then P targets) and keys (M memories, then L tokens) of a forward pass.
+
+    ``longest`` bounds the length of a text where several stand in a row: no larger distance is ever read.
+    """
     batch, length = input_ids.shape
     device = input_ids.device
     past = memory.length if memory is not None else 0
@@ -126,11 +130,11 @@ def lay_out(
             rows = target_positions.clamp(min=0)[:, :, None].expand(-1, -1, past + length)
             explicit = torch.cat([explicit, explicit.gather(1, rows) & ~unused[:, :, None]], dim=1)
 
-    longest = length - 1
+    farthest = (length if longest is None else longest) - 1
     if position_ids is not None:
-        longest = int(position_ids.max() - position_ids.min().clamp(max=0))
+        farthest = int(position_ids.max() - position_ids.min().clamp(max=0))
     low, high = distance_range(
-        longest + past, longest, both_directions=direction is not None, clamp_len=config.clamp_len
+        farthest + past, farthest, both_directions=direction is not None, clamp_len=config.clamp_len
     )
     regular = position_ids is None and (past == 0 or attention_mask is None)
     return Geometry(
