@@ -9,6 +9,7 @@ from torch import nn
 from xlnet.errors import ConfigurationError, MachineError
 from xlnet.model import compiled, few_rows
 from xlnet.model.few_rows import MOST_ROWS, choose_linear
+from xlnet.processor import Processor
 
 
 def needs_kernel() -> None:
@@ -17,7 +18,7 @@ def needs_kernel() -> None:
 
 
 @pytest.mark.parametrize("rows", range(1, MOST_ROWS + 2))
-@pytest.mark.parametrize("shape", [(301, 770), (256, 256), (70000, 1), (1, 70000)])
+@pytest.mark.parametrize("shape", [(301, 770), (256, 256), (70000, 1), (1, 70000), (39, 3079)])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_error_is_that_of_float32(rows: int, shape: tuple[int, int], with_bias: bool) -> None:
     needs_kernel()
@@ -54,12 +55,12 @@ def test_other_dtypes_layouts_and_sizes_go_to_torch(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
 
     monkeypatch.setattr(few_rows, "_kernels", lambda: (refuse,) * MOST_ROWS)
-    linear = choose_linear("auto")
+    linear = choose_linear("compiled")
     big = torch.randn(300, 400)
     with pytest.raises(ZeroDivisionError):
         linear(torch.randn(2, 400), big, None)
     for rows, weight in (
-        (torch.randn(5, 400), big),
+        (torch.randn(MOST_ROWS + 1, 400), big),
         (torch.randn(2, 400).bfloat16(), big.bfloat16()),
         (torch.randn(2, 400).double(), big.double()),
         (torch.randn(2, 300), big.t()),
@@ -88,3 +89,41 @@ def test_a_failing_compiler_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert not list(tmp_path.rglob("*.so"))
     finally:
         few_rows._kernels.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("machine", "most"),
+    [
+        (Processor("AuthenticAMD", "AVX512"), MOST_ROWS),
+        (Processor("AuthenticAMD", "AVX2"), 4),
+        (Processor("GenuineIntel", "AVX2"), 4),
+        (Processor("GenuineIntel", "AVX512"), 0),
+    ],
+)
+def test_the_kind_of_processor_decides(machine: Processor, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(few_rows, "_kernels", lambda: (refuse,) * MOST_ROWS)
+    monkeypatch.setattr(few_rows, "processor", lambda: machine)
+    linear, weight = choose_linear("auto"), torch.randn(300, 400)
+    for count in range(1, MOST_ROWS + 2):
+        if count <= most:
+            with pytest.raises(ZeroDivisionError):
+                linear(torch.randn(count, 400), weight, None)
+        else:
+            linear(torch.randn(count, 400), weight, None)
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+def test_every_build_gives_the_same(registers: int) -> None:
+    """Also the one for processors with fewer registers, built for this one."""
+    needs_kernel()
+    loaded = compiled.load_compiled(f"few_rows_{registers}", few_rows.kernel_source(registers))
+    torch.manual_seed(0)
+    weight, bias = torch.randn(53, 2500), torch.randn(53)
+    for count in range(1, MOST_ROWS + 1):
+        rows, out = torch.randn(count, 2500), torch.empty(count, 53)
+        pointers = [t.data_ptr() for t in (rows, weight, bias, out)]
+        few_rows._function(loaded, count)(*pointers, 53, 2500, 1)
+        torch.testing.assert_close(out, nn.functional.linear(rows, weight, bias), rtol=1e-4, atol=1e-3)

@@ -13,6 +13,7 @@ from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.progress import say
 from xlnet.configuration import SummaryType
 from xlnet.errors import ConfigurationError, InputError
+from xlnet.float32 import Float32Products, products_in_words
 from xlnet.tasks.config import FineTuneConfig
 from xlnet.tasks.datasets.hub import is_hub
 from xlnet.tasks.datasets.hub_forms import read_benchmark
@@ -28,6 +29,7 @@ from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
 from xlnet.text import XLNetTokenizer
 from xlnet.training.config import Precision
+from xlnet.training.device import choose_device
 
 _TASK_OPTIONS = (
     "max_length", "long_text", "stride", "class_weights", "label_smoothing", "text_column", "pair_column",
@@ -117,6 +119,8 @@ def finetune(
     config = settings.config()
     say(f"{loaded.task.name}: {len(loaded.data.train):,} training examples"
         + "".join(f", {len(found):,} in {name}" for name, found in loaded.data.held_out.items()))  # fmt: skip
+    if config.precision == "float32":
+        say(products_in_words(config.float32_products, choose_device(config.device)))
 
     def fresh(seed: int) -> Any:
         return start_model(model, loaded.task, seed=seed, dropout=settings.dropout, summary=settings.summary)
@@ -186,6 +190,7 @@ def predict(
     pair_column: str | None = None,
     batch_size: int = 32,
     precision: Precision = "float32",
+    float32_products: Float32Products = "auto",
     device: str = "auto",
 ) -> None:
     """Predict with a fine-tuned model: one record for each row of the source, in its order.
@@ -201,11 +206,14 @@ def predict(
         pair_column: name of the second text's column
         batch_size: rows at once
         precision: arithmetic; bfloat16 is faster where the machine has it
+        float32_products: library for float32 matrices on a CPU: auto, default or onednn
         device: auto, cpu, cuda, cuda:N or mps
     """
     task = read_task(Path(model))[0]
     task = adjusted(task, {"text_column": text_column, "pair_column": pair_column})
-    tuned = FineTuned.from_pretrained(model, device=device, task=task, precision=precision)
+    tuned = FineTuned.from_pretrained(
+        model, device=device, task=task, precision=precision, float32_products=float32_products
+    )
     if submission:
         write_submission(tuned, source, Path(output), split, batch_size)
         return
