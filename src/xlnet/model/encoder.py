@@ -61,8 +61,8 @@ class XLNetModel(PretrainedModel):
 
         Args:
             input_ids: ``[B, L]`` integers below ``vocab_size``; the true tokens, also at the targets.
-            attention_mask: ``[B, L]`` of any dtype, non-zero for real tokens; padding may stand on either side. Of
-                states at padding nothing is promised.
+            attention_mask: ``[B, L]`` of any dtype, non-zero for real tokens; padding may stand on either side.
+                States at padding mean nothing, and are zero where the batch is packed (``pack_padding``).
             token_type_ids: ``[B, L]`` segment ids; only equality matters, and memory counts as segment 0.
             memory: states of earlier segments of the same rows.
             order: ``[B, L]`` int64, the factorization order: content i sees j iff ``order[j] <= order[i]`` (or j is i),
@@ -129,7 +129,7 @@ class XLNetModel(PretrainedModel):
 
     def plan_packing(self, attention_mask: Tensor) -> Packing | None:
         """How a padded batch may be computed as packed rows (same states, zeros at padding), None where it may not."""
-        if attention_mask.device.type != "cpu" or self.config.mem_len or being_traced():
+        if not self.config.pack_padding or self.config.mem_len or attention_mask.device.type != "cpu" or being_traced():
             return None
         # Dense layers: 24 D^2 operations a position (an inner layer of 4 D); attention: about 6 D for a pair.
         return plan_packing(attention_mask, 4.0 * self.config.d_model)
