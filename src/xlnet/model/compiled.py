@@ -18,6 +18,8 @@ from pathlib import Path
 
 import torch
 
+from xlnet.processor import processor
+
 _SECONDS = 60
 _OPENMP = re.compile(r"/lib(gomp|omp|iomp5)[^/]*$")
 _BUILDS: dict[torch.dtype, tuple[str, ...]] = {
@@ -96,7 +98,7 @@ def _build(command: list[str], source: str, library: Path) -> None:
 def _processor() -> frozenset[str]:
     """What the compiler tunes for, in words: the cache folder may be shared by unlike machines."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    named = {x for x in lines if x.startswith(("vendor_id", "model name", "flags", "Features"))}
+    named = {x for x in lines if x.startswith(("model name", "flags", "Features"))}
     return frozenset({platform.machine(), *(word for line in named for word in line.split(":", 1)[-1].split())})
 
 
@@ -110,8 +112,9 @@ def has_own_products(dtype: torch.dtype) -> bool:
 
     Measured on an AMD Zen 5: 210 against 90 GFLOP/s in float32. On Intel's own processors the library does well.
     """
-    needed = {torch.float32: "avx512f", torch.bfloat16: "avx512_bf16"}.get(dtype, "nowhere")
-    return platform.system() == "Linux" and needed in _processor() and "GenuineIntel" not in _processor()
+    if dtype == torch.bfloat16 and "avx512_bf16" not in _processor():
+        return False
+    return dtype in (torch.float32, torch.bfloat16) and processor().wide_and_not_intel
 
 
 def _shares_openmp() -> bool:
