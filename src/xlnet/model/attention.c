@@ -263,12 +263,36 @@ static void begin(const Call *c, Tile *t, int64_t task) {
   t->head = task % c->heads;
   t->b = t->group * c->batch / c->groups;
   t->last = (t->group + 1) * c->batch / c->groups;
-  t->table.plain = NULL;
+  t->layout = NULL;
+}
+
+/* The gradient of the head's table to where it belongs, and zeros in its place. */
+static void return_table(const Call *c, Tile *t) {
+  const int64_t size = c->size, step = c->heads * size;
+  if (!t->layout) return;
+  for (int64_t j = 0; j < c->columns; ++j)
+    add_times(size, t->table_gradient + j * size, 1,
+              c->table_gradient + t->group * c->distances * step + t->layout[j] * step + t->head * size);
+}
+
+/* The head's table of distances, laid out for the direction of the sequence. */
+static void prepare_table(const Call *c, Tile *t, int backward) {
+  const int32_t *layout = c->sign[t->b] < 0 ? c->reversed_layout : c->forward_layout;
+  const int64_t size = c->size, step = c->heads * size;
+  if (layout == t->layout) return;
+  if (backward) return_table(c, t);
+  t->layout = layout;
+  for (int64_t j = 0; j < c->columns; ++j)
+    memcpy(t->table_rows + j * size, c->position_key + layout[j] * step + t->head * size, (size_t)size * sizeof(stored));
+  t->table.plain = t->table_rows;
+  lay_across(c, &t->table, c->columns);
+  if (!backward) return;
+  lay_along(c, &t->table, c->columns);
+  memset(t->table_gradient, 0, (size_t)(c->columns * size) * sizeof(real));
 }
 
 /* The factors of a sequence and head, in the forms that the direction needs. */
 static void prepare(const Call *c, Tile *t, int backward) {
-  const stored *table = (c->sign[t->b] < 0 ? c->reversed_table : c->forward_table) + t->head * c->columns * c->size;
   const int64_t start = (t->b * c->keys * c->heads + t->head) * c->size;
   t->line = t->b * c->heads + t->head;
   t->key.plain = c->key + start;
@@ -278,10 +302,7 @@ static void prepare(const Call *c, Tile *t, int backward) {
     lay_across(c, &t->value, c->keys);
     lay_along(c, &t->key, c->keys);
   } else lay_along(c, &t->value, c->keys);
-  if (table == t->table.plain) return;
-  t->table.plain = table;
-  lay_across(c, &t->table, c->columns);
-  if (backward) lay_along(c, &t->table, c->columns);
+  prepare_table(c, t, backward);
 }
 
 void forward(const Call *c) {
@@ -358,10 +379,10 @@ void backward(const Call *c) {
     lay_out(c, &t, c->scratch + omp_get_thread_num() * c->room);
     #pragma omp for schedule(dynamic, 1)
     for (int64_t task = 0; task < c->groups * c->heads; ++task)
+    {
     for (begin(c, &t, task); t.b < t.last; ++t.b) {
       prepare(c, &t, 1);
       const int64_t keys = c->keys;
-      real *table = c->table_gradient + ((t.group * 2 + (c->sign[t.b] < 0)) * c->heads + t.head) * c->columns * c->size;
       for (int64_t first = 0; first < c->rows; first += t.rows) {
         place(c, &t, first);
         score_tile(c, &t);
@@ -373,12 +394,15 @@ void backward(const Call *c) {
         const int add = first > 0;
         transposed_times(c, &t, keys, weight, t.keys_line, 1, &t.upstream, add, t.value_gradient);
         transposed_times(c, &t, keys, scores, t.keys_line, ln2, &t.by_content, add, t.key_gradient);
-        transposed_times(c, &t, t.wide, window, t.wide_line, ln2, &t.by_position, 1, table + t.low * c->size);
+        transposed_times(c, &t, t.wide, window, t.wide_line, ln2, &t.by_position, 1,
+                         t.table_gradient + t.low * c->size);
         times_along(c, t.rows, keys, scores, t.keys_line, &t.key, 0, t.result);
         times_along(c, t.rows, t.wide, window, t.wide_line, &t.table, t.low, t.second);
         answer(c, &t);
       }
       deliver(c, &t);
+    }
+    return_table(c, &t);
     }
   }
 }

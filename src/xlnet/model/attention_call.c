@@ -10,7 +10,7 @@ typedef void Product(const char *, const char *, const int *, const int *, const
 typedef struct {
   int64_t batch, heads, rows, keys, size;  /* B, N, R, S, H */
   int64_t groups;                          /* of sequences, G: a thread takes one head of one group at a time */
-  int64_t columns;                         /* of the tables of distances, T */
+  int64_t distances, columns;              /* T of the position table; columns of it as laid out for one direction */
   int64_t shift_rows, tile_rows;           /* the first rows are consecutive tokens and read their distances by a shift */
   int64_t low, high, lowest_column;        /* distances the table covers; column of the lowest, for rows that gather */
   int64_t reach;                           /* causal rows see so many positions back; negative: rows are not causal */
@@ -26,7 +26,8 @@ typedef struct {
   const stored *query, *key, *value;                       /* [B, R, N, H], [B, S, N, H] twice */
   const real *content_bias, *position_bias, *segment_bias; /* [N, H]: u, v, b */
   const real *difference;                                  /* [N, H] embedding of another segment less that of the same */
-  const stored *forward_table, *reversed_table;            /* [N, T, H] for either sign */
+  const stored *position_key;                              /* [T, N, H] */
+  const int32_t *forward_layout, *reversed_layout;         /* [columns] which distance a column is, for either sign */
   real *scratch;                                           /* [threads, room] */
   stored *out;                                             /* [B, R, N, H] forward writes it, and both of these: */
   real *top, *inverse;                                     /* [B, N, R] highest score; 1 / sum of weights */
@@ -35,7 +36,7 @@ typedef struct {
   real *content_gradient, *position_gradient;              /* [G, N, H] of the biases; zeros to add to, as the next four */
   real *segment_gradient;                                  /* [G, N] of what another segment adds, over all rows */
   real *embedding_gradient;                                /* [G, N, H] the same times (query + segment bias) */
-  real *table_gradient;                                    /* [G, 2, N, T, H] (forward, reversed) */
+  real *table_gradient;                                    /* [G, T, N, H] of the position table */
 } Call;
 
 /* Rows of `size`, `step` apart, and the forms in which our own products read them. */
@@ -61,6 +62,9 @@ typedef struct {
   real *by_segment, *segment_gradient;          /* [rows] what a key of another segment adds, and its gradient */
   real *result, *second;                        /* [rows, size] of products */
   real *key_gradient, *value_gradient;          /* [S, size] of a sequence and head */
+  const int32_t *layout;                        /* of the direction at hand */
+  stored *table_rows;                           /* [columns, size] the table of a head in that layout */
+  real *table_gradient;                         /* [columns, size] its gradient */
   stored *content_rows, *position_rows, *upstream_rows; /* [rows, size] */
   uint32_t *words;
   Factor key, value, table, upstream, by_content, by_position;
@@ -89,6 +93,7 @@ static real *lay_out(const Call *c, Tile *t, real *base) {
   t->by_segment = take(&at, rows), t->segment_gradient = take(&at, rows);
   t->result = take(&at, tile), t->second = take(&at, tile);
   t->key_gradient = take(&at, all), t->value_gradient = take(&at, all);
+  t->table_rows = (stored *)take(&at, c->columns * c->size), t->table_gradient = take(&at, c->columns * c->size);
   t->content_rows = (stored *)take(&at, tile);
   t->position_rows = (stored *)take(&at, tile);
   t->upstream_rows = (stored *)take(&at, tile);

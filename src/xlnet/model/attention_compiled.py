@@ -21,7 +21,6 @@ from xlnet.model.compiled import has_bfloat16_products
 from xlnet.model.dropout import keep_rule, scale_of
 from xlnet.model.row_numbers import row_numbers
 from xlnet.model.scratch import Scratch
-from xlnet.model.tiles import Plan
 
 SCRATCH = Scratch()
 _TILE_NUMBERS = 240_000  # in a tile: measured to be what the cache of one core holds without haste
@@ -69,7 +68,7 @@ class Call:
         real: float64 for float64 storage, else float32; of biases, sums and what is found about a row.
         query: ``[B, R, N, H]``; key, value: ``[B, S, N, H]``, all in the dtype of storage.
         biases: ``[N, H]`` by name, as ``attention_call.c`` has them.
-        tables: ``[N, T, H]`` for each direction that occurs.
+        position_key: ``[T, N, H]``, likewise.
     """
 
     def __init__(
@@ -84,14 +83,8 @@ class Call:
         position_key, *biases, embedding = (x.to(self.real).contiguous() for x in shared)
         names = ("content_bias", "position_bias", "segment_bias")
         self.biases = {**dict(zip(names, biases, strict=True)), "difference": embedding[1] - embedding[0]}
-        self.plan = Plan(settings.geometry, self.heads, storage)
         self.position_key = position_key.to(storage)
-        signs = [self.plan.sign(number) for number in range(self.batch)]
-        self.signs = torch.tensor(signs)
-        self.tables = {
-            sign: self.plan.table(self.position_key, signs.index(sign)).contiguous() for sign in sorted(set(signs))
-        }
-        self.columns = next(iter(self.tables.values())).shape[1]
+        self.numbers = row_numbers(settings.geometry, self.batch)
         threads = torch.get_num_threads()
         # Heads alone share out the work where they can; then the gradient of a table is summed over the batch in place.
         self.groups = 1 if self.heads % threads == 0 else min(self.batch, threads)
@@ -110,7 +103,8 @@ class Call:
             direction,
             {
                 "batch": self.batch, "heads": self.heads, "rows": self.rows, "keys": self.keys, "size": self.size,
-                "groups": self.groups, "columns": self.columns, "shift_rows": geometry.shift_rows,
+                "groups": self.groups, "distances": self.position_key.shape[0],
+                "columns": self.numbers.forward_layout.shape[0], "shift_rows": geometry.shift_rows,
                 "tile_rows": tile_rows(self.keys),
                 "low": geometry.lowest_distance, "high": geometry.highest_distance,
                 "lowest_column": geometry.shift_rows + self.keys - 1 if geometry.shift_rows else 0,
@@ -120,9 +114,8 @@ class Call:
                 "units": self.size**-0.5 * LOG2_E,
             },
             {
-                **vars(row_numbers(geometry, self.batch)), **arrays, **self.biases, "sign": self.signs,
+                **vars(self.numbers), **arrays, **self.biases, "position_key": self.position_key,
                 "query": self.query, "key": self.key, "value": self.value,
-                "forward_table": self.tables.get(1), "reversed_table": self.tables.get(-1),
             },
             SCRATCH,
         )  # fmt: skip
@@ -157,7 +150,7 @@ class CompiledAttention(torch.autograd.Function):
             "position_gradient": call.zeros(heads, size),
             "segment_gradient": call.zeros(heads, 1),
             "embedding_gradient": call.zeros(heads, size),
-            "table_gradient": call.zeros(2, heads, call.columns, size),
+            "table_gradient": call.zeros(*call.position_key.shape),
         }
         upstream = gradient.to(call.settings.storage).contiguous()
         call.run("backward", upstream=upstream, top=tops, inverse=inverses, **found)
@@ -168,10 +161,7 @@ class CompiledAttention(torch.autograd.Function):
 def gradients(call: Call, found: dict[str, Tensor]) -> list[Tensor]:
     """From what the kernel found to the gradients of the inputs, in their order."""
     kinds = ("content", "position", "segment", "embedding", "table")
-    content, position, segment, embedding, tables = (found[f"{kind}_gradient"].sum(dim=0) for kind in kinds)
-    table = torch.zeros(call.position_key.shape, dtype=call.real)
-    both = tables.transpose(1, 2)
-    call.plan.add_table_gradients(table, {sign: both[int(sign < 0)] for sign in call.tables})
+    content, position, segment, embedding, table = (found[f"{kind}_gradient"].sum(dim=0) for kind in kinds)
     return [
         found["query_gradient"], found["key_gradient"], found["value_gradient"], table, content, position,
         segment * call.biases["difference"], torch.stack([-embedding, embedding]),

@@ -17,15 +17,15 @@ from xlnet.model.scratch import Scratch
 _PRODUCTS = {torch.float32: "sgemm_", torch.bfloat16: "gemm_bf16bf16f32_", torch.float64: "dgemm_"}
 _OWN_SIZES = 32  # WIDE of products.c: the size of a head is a multiple of it, or the library serves
 _INTEGERS = (
-    "batch", "heads", "rows", "keys", "size", "groups", "columns", "shift_rows", "tile_rows", "low", "high",
-    "lowest_column", "reach", "threshold",
+    "batch", "heads", "rows", "keys", "size", "groups", "distances", "columns", "shift_rows", "tile_rows", "low",
+    "high", "lowest_column", "reach", "threshold",
 )  # fmt: skip
 _POINTERS = (
     "sign", "row_position", "key_position", "sees", "order", "row_segment", "key_segment", "own", "explicit",
-    "query", "key", "value", "content_bias", "position_bias", "segment_bias", "difference", "forward_table",
-    "reversed_table", "scratch", "out", "top", "inverse", "upstream", "query_gradient", "key_gradient",
-    "value_gradient", "content_gradient", "position_gradient", "segment_gradient", "embedding_gradient",
-    "table_gradient",
+    "query", "key", "value", "content_bias", "position_bias", "segment_bias", "difference", "position_key",
+    "forward_layout", "reversed_layout", "scratch", "out", "top", "inverse", "upstream", "query_gradient",
+    "key_gradient", "value_gradient", "content_gradient", "position_gradient", "segment_gradient",
+    "embedding_gradient", "table_gradient",
 )  # fmt: skip
 
 

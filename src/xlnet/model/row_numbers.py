@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from xlnet.model.geometry import SEES_NOTHING, Geometry
+from xlnet.model.tiles import shift_layout
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,9 @@ class RowNumbers:
         row_segment, key_segment: the same shapes, or None.
         own: ``[R]``.
         explicit: ``[B, R, S]`` uint8 that replaces orders, or None.
+        sign: ``[B]`` int64, +1 forward, -1 reversed.
+        forward_layout, reversed_layout: int32, which row of the position table each column is that tiles read: first
+            those that consecutive rows read by a shift (see ``tiles.Plan``), then the table as it is.
     """
 
     row_position: Tensor
@@ -30,6 +34,9 @@ class RowNumbers:
     key_segment: Tensor | None
     own: Tensor
     explicit: Tensor | None
+    sign: Tensor
+    forward_layout: Tensor
+    reversed_layout: Tensor
 
     @classmethod
     def of(cls, geometry: Geometry, batch: int) -> RowNumbers:
@@ -43,7 +50,7 @@ class RowNumbers:
             order = torch.zeros_like(keys.valid, dtype=torch.int64) if order is None else order
             order = torch.where(keys.valid, order, highest)
             sees = torch.zeros_like(rows.position) if sees is None else sees
-        segments = geometry.has_segments
+        segments, direction = geometry.has_segments, geometry.direction
         return cls(
             row_position=_narrow(rows.position, batch),
             key_position=_narrow(keys.position, batch),
@@ -53,6 +60,9 @@ class RowNumbers:
             key_segment=_narrow(keys.segment, batch) if segments and keys.segment is not None else None,
             own=rows.own_key.to(torch.int32).contiguous(),
             explicit=_explicit(geometry, batch),
+            sign=torch.ones(batch, dtype=torch.int64) if direction is None else direction.expand(batch).contiguous(),
+            forward_layout=_layout(geometry, 1),
+            reversed_layout=_layout(geometry, -1),
         )
 
 
@@ -71,6 +81,12 @@ def _narrow(values: Tensor, batch: int) -> Tensor:
     special = values < lowest // 2
     small = torch.where(special, values - SEES_NOTHING + lowest, values.clamp(lowest // 2, highest))
     return small.to(torch.int32).expand(batch, -1).contiguous()
+
+
+def _layout(geometry: Geometry, sign: int) -> Tensor:
+    table = torch.arange(geometry.highest_distance - geometry.lowest_distance + 1)
+    columns = [shift_layout(geometry, sign), table] if geometry.shift_rows else [table]
+    return torch.cat(columns).to(torch.int32)
 
 
 def _explicit(geometry: Geometry, batch: int) -> Tensor | None:

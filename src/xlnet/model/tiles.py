@@ -71,15 +71,9 @@ class Plan:
         return self.signs[number] if len(self.signs) > 1 else self.signs[0]
 
     def layout(self, sign: int) -> Tensor:
-        """``[R_shift + S - 1]`` int64: which row of the position table each column reads."""
+        """:func:`shift_layout`, made once."""
         if sign not in self.layouts:
-            geometry, shift = self.geometry, self.geometry.shift_rows
-            past = self.keys - shift
-            # The last row is at shift - 1 and the first key at -past; columns go from far left to far right.
-            device = geometry.rows.own_key.device
-            distance = sign * torch.arange(shift - 1 + past, -shift, -1, device=device)
-            clamped = distance.clamp(geometry.lowest_distance, geometry.highest_distance)
-            self.layouts[sign] = clamped - geometry.lowest_distance
+            self.layouts[sign] = shift_layout(self.geometry, sign)
         return self.layouts[sign]
 
     def table(self, position_key: Tensor, number: int) -> Tensor:
@@ -131,6 +125,14 @@ class Plan:
         mask = None if part.visible is None else hiding(part.visible, self.dtype)
         other = None if part.other_segment is None else part.other_segment.view(torch.uint8).to(self.dtype)
         return Tile(first, last, self.keys, low, high, index, mask, other)
+
+
+def shift_layout(geometry: Geometry, sign: int) -> Tensor:
+    """``[R_shift + S - 1]`` int64: which row of the position table each column reads."""
+    shift, keys = geometry.shift_rows, geometry.keys.position.shape[1]
+    # The last row is at shift - 1 and the first key at shift - keys; columns go from far left to far right.
+    distance = sign * torch.arange(keys - 1, -shift, -1, device=geometry.rows.own_key.device)
+    return distance.clamp(geometry.lowest_distance, geometry.highest_distance) - geometry.lowest_distance
 
 
 def hiding(visible: Tensor, dtype: torch.dtype) -> Tensor:
