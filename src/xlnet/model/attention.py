@@ -25,6 +25,7 @@ from xlnet.model.tracing import being_traced
 # Below so many scores the plain formula, whose scores still fit the cache, is as fast on CPU.
 _WORTH_TILES = 4_000_000
 _WORTH_KERNELS = 400_000
+_WORTH_KERNELS_IN_TRAINING = 50_000  # the plain formula's backward pass is the slower one much earlier
 
 Backend = Callable[[AttentionInputs], Tensor]
 
@@ -88,7 +89,8 @@ def choose_backend(name: AttentionBackend, inputs: AttentionInputs) -> Backend:
             return sdpa_attention
         batch, rows, heads, _ = inputs.query.shape
         scores = batch * heads * rows * inputs.key.shape[1]
-        if scores > _WORTH_KERNELS and can_compile():
+        training = torch.is_grad_enabled() and inputs.query.requires_grad
+        if scores > (_WORTH_KERNELS_IN_TRAINING if training else _WORTH_KERNELS) and can_compile():
             return compiled_attention
         return tiled_attention if scores > _WORTH_TILES else reference_attention
     if name == "compiled" and not can_compile():
