@@ -1,7 +1,8 @@
 """The same work for this library and for transformers' XLNet: a pretraining step, a fine-tuning step, an encoding.
 
 Every function here returns a callable that does the work once, on synthetic ids; both sides get the same shapes, rates
-of dropout, targets and optimizer (AdamW, the fused one on our side and on the peer's).
+of dropout, targets and optimizer (AdamW, the fused one on our side and on the peer's). Each side runs in what its user
+gets by default: ours inside ``float32_products()``, as this library's own loops do, the peer as torch is set.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
+from xlnet.float32 import float32_products
 from xlnet.model import XLNetForSequenceClassification, XLNetLMHeadModel, XLNetModel
 
 Work = Callable[[], object]
@@ -65,6 +67,16 @@ def precision(dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
     return torch.autocast("cpu", dtype=dtype)
 
 
+def by_default(work: Work, peer: bool = False) -> Work:
+    """The work in the float32 products that its side gets by default."""
+
+    def within() -> object:
+        with contextlib.nullcontext() if peer else float32_products():
+            return work()
+
+    return within
+
+
 def chosen_places(shape: Shape) -> Tensor:
     """``[B, P]`` sorted target positions."""
     return torch.stack([torch.randperm(shape.length)[: shape.targets].sort().values for _ in range(shape.batch)])
@@ -96,7 +108,7 @@ def pretraining_step(shape: Shape, dtype: torch.dtype, backend: str = "auto", fu
         memory = out.memory
         return float(out.loss.detach())
 
-    return step
+    return by_default(step)
 
 
 def peer_pretraining_step(shape: Shape, dtype: torch.dtype, fused: bool = True) -> Work:
@@ -158,7 +170,7 @@ def finetuning_step(shape: Shape, lengths: list[int], peer: bool, backend: str =
         optimizer.zero_grad(set_to_none=True)
         return float(loss.detach())
 
-    return step
+    return by_default(step, peer)
 
 
 def encoding(shape: Shape, batches: list[list[int]], peer: bool, backend: str = "auto") -> Work:
@@ -178,4 +190,4 @@ def encoding(shape: Shape, batches: list[list[int]], peer: bool, backend: str = 
                 given = mask.float() if peer else mask
                 model(ids, attention_mask=None if bool(mask.all()) else given)
 
-    return encode
+    return by_default(encode, peer)

@@ -4,7 +4,8 @@
                                   [--runs 5] [--rounds 2] [--sentences FILE] [--quick]
 
 Ragged: the peer pads batches of 32 in the order they come, as its pipelines do; this library sorts by length first and
-fills batches by tokens. Lengths are those of the lines of ``--sentences`` in words times 1.4, or made up alike.
+fills batches by tokens. Lengths are those of the lines of ``--sentences`` in words times 1.4, or made up alike. Each side
+multiplies float32 matrices as it does for its users by default.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 import torch
 from contenders import SHAPES, encoding
 from measure import alternate, comparison, machine, report, table, timed
+
+from xlnet.float32 import products_in_words
 
 BATCH, TOKENS = 32, 4096
 
@@ -66,6 +69,7 @@ def main() -> None:
     if options.quick:
         options.runs, options.rounds, count = 3, 1, 200
     print(machine())
+    print(products_in_words())
     rows = [["work", "who", "s", "spread", "cpu s", "peak MB", "times as fast"]]
     for work in options.work:
         common = {"shape": options.shape, "work": work, "runs": options.runs, "sentences": options.sentences,

@@ -4,7 +4,9 @@
 
 The bound is measured in the same run, twice: the time to read the weights of a step (``sum`` over each matrix), and the
 time of one matrix-vector product with each. Position projections are not part of a step (their results are cached).
-Medians over runs; the spread is (largest - smallest) / median. ``--peer`` adds transformers' XLNet with its cache.
+Medians over runs; the spread is (largest - smallest) / median. Products: ``auto`` is what a user gets by default,
+``compiled`` our kernel for few rows, ``torch`` the library that the engine's float32 context chose, ``default`` torch's
+own without that context. ``--peer`` adds transformers' XLNet with its cache, as torch is set.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import torch
 from torch import nn
 
 from xlnet.configuration import XLNetConfig
+from xlnet.float32 import float32_products, products_in_words
 from xlnet.generation.engine import conditionals, evaluating
 from xlnet.generation.methods import Run, drive
 from xlnet.generation.plan import FillPlan
@@ -56,13 +59,14 @@ def _note(moments: list[float]) -> None:
     moments.append(time.perf_counter())
 
 
-def step_seconds(model: XLNetLMHeadModel, prompt: int, new: int, runs: int, products: str) -> tuple[float, float]:
+def step_seconds(model: XLNetLMHeadModel, prompt: int, new: int, runs: int, name: str) -> tuple[float, float]:
     """Median seconds of a decode step and spread of the runs' medians."""
+    products = "torch" if name == "default" else name
     plan = FillPlan(
         tuple(torch.randint(9, model.config.vocab_size, (prompt,)).tolist()), tuple(range(prompt, prompt + new))
     )
     medians = []
-    with evaluating(model):
+    with float32_products("default" if name == "default" else "auto"), evaluating(model):
         for _ in range(runs):
             moments: list[float] = []
             run = Run(plan, GREEDY, RandomStream(0, 0))
@@ -101,12 +105,13 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, {arguments.threads} threads")
+    print(products_in_words())
     model = XLNetLMHeadModel(XLNetConfig())
     limits = bounds(model, arguments.runs)
     for name, (seconds, spread) in limits.items():
         print(f"bound, {name}: {seconds * 1e3:.1f} ms (spread {spread:.0%})")
     for prompt in arguments.prompt:
-        for products in ("torch", "compiled"):
+        for products in ("auto", "compiled", "torch", "default"):
             seconds, spread = step_seconds(model, prompt, arguments.new, arguments.runs, products)
             shares = ", ".join(f"{limit / seconds:.0%} of bound ({name})" for name, (limit, _) in limits.items())
             rate = f"{seconds * 1e3:.1f} ms, {1 / seconds:.1f} tokens/s (spread {spread:.0%})"
