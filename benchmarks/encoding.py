@@ -4,8 +4,8 @@
                                   [--runs 5] [--rounds 2] [--sentences FILE] [--quick]
 
 Ragged: the peer pads batches of 32 in the order they come, as its pipelines do; this library sorts by length first and
-fills batches by tokens. Lengths are those of the lines of ``--sentences`` in words times 1.4, or made up alike. Each side
-multiplies float32 matrices as it does for its users by default.
+fills batches by tokens. Lengths are those of the lines of ``--sentences`` in words times 1.4, or made up alike. Each
+side multiplies float32 matrices as it does for its users by default.
 """
 
 from __future__ import annotations
