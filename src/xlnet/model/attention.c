@@ -5,9 +5,9 @@
    scores); further products follow. Tiles stay in the cache of a core, nothing of the size rows x keys is kept, and a
    row finds visibility, distance and "another segment" from a few integers a row and a key: no mask is ever stored.
 
-   Products are done by the matrix library that torch itself is linked with, one thread each inside a parallel region, or
-   by those of `products.c`. Within bfloat16 storage they take bfloat16 and sum in float. `attention_call.c` comes before
-   this text. */
+   Products are done by the matrix library that torch itself is linked with, one thread each inside a parallel region,
+   or by those of `products.c`. Within bfloat16 storage they take bfloat16 and sum in float. `lines.c` and
+   `attention_call.c` come before this text. */
 
 /* Begin the window at an even column: two rows of the table may share a word. */
 static void even(Tile *t) {
@@ -56,77 +56,6 @@ static inline int64_t row_at(const Call *c, const Tile *t, int64_t i) {
   return ((t->b * c->rows + t->first + i) * c->heads + t->head) * c->size;
 }
 
-/* Lines of numbers, as functions of their own: compilers make vector code of such, and not of the same inside others. */
-#define LINE static __attribute__((noinline))
-
-LINE void add_scaled(int64_t count, const stored *restrict from, const real *restrict bias, real factor,
-                     stored *restrict to) {
-  for (int64_t h = 0; h < count; ++h) to[h] = store((load(from[h]) + bias[h]) * factor);
-}
-
-LINE void add_times(int64_t count, const real *restrict from, real factor, real *restrict to) {
-  for (int64_t h = 0; h < count; ++h) to[h] += from[h] * factor;
-}
-
-LINE void add_times_sum(int64_t count, const stored *restrict from, const real *restrict bias, real factor,
-                        real *restrict to) {
-  for (int64_t h = 0; h < count; ++h) to[h] += (load(from[h]) + bias[h]) * factor;
-}
-
-LINE void times(int64_t count, const stored *restrict from, real factor, stored *restrict to) {
-  for (int64_t h = 0; h < count; ++h) to[h] = store(load(from[h]) * factor);
-}
-
-LINE void keep_times(int64_t count, const real *restrict from, real factor, stored *restrict to) {
-  for (int64_t h = 0; h < count; ++h) to[h] = store(from[h] * factor);
-}
-
-LINE real dot(int64_t count, const stored *restrict from, const real *restrict bias, const real *restrict other) {
-  real sum = 0;
-  #pragma omp simd reduction(+ : sum)
-  for (int64_t h = 0; h < count; ++h) sum += (load(from[h]) + bias[h]) * other[h];
-  return sum;
-}
-
-LINE real highest(int64_t count, const real *restrict from) {
-  real top = -INFINITY;
-  #pragma omp simd reduction(max : top)
-  for (int64_t j = 0; j < count; ++j) top = from[j] > top ? from[j] : top;
-  return top;
-}
-
-/* Scores to 2^(score - top), and their sum. */
-LINE real raise(int64_t count, real top, real *restrict score) {
-  real sum = 0;
-  #pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < count; ++j) {
-    score[j] = power(score[j] - top);
-    sum += score[j];
-  }
-  return sum;
-}
-
-LINE void keep(int64_t count, const real *restrict from, const uint8_t *restrict bytes, uint8_t least,
-               stored *restrict to) {
-  for (int64_t j = 0; j < count; ++j) to[j] = store(bytes[j] >= least ? from[j] : (real)0);
-}
-
-/* Gradients of weights to those times the kept weights; their sum. */
-LINE real meet(int64_t count, const real *restrict all, const uint8_t *restrict bytes, uint8_t least,
-               real *restrict upstream) {
-  real sum = 0;
-  #pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < count; ++j) {
-    upstream[j] *= bytes[j] >= least ? all[j] : (real)0;
-    sum += upstream[j];
-  }
-  return sum;
-}
-
-LINE void part(int64_t count, const real *restrict upstream, real inner, real *restrict all) {
-  for (int64_t j = 0; j < count; ++j) all[j] = upstream[j] - all[j] * inner;
-}
-
 /* What the rows ask: (q + u) and (q + v) scaled, and (q + b) . difference scaled. */
 static void ask(const Call *c, Tile *t) {
   const int64_t size = c->size, head = t->head * size;
@@ -166,7 +95,8 @@ static void score_row(const Call *c, const Tile *t, int64_t i) {
   } else {
     const int32_t sign = (int32_t)c->sign[t->b], low = (int32_t)c->low, high = (int32_t)c->high;
     const int32_t start = (int32_t)(t->low - c->lowest_column + c->low);
-    for (int64_t j = 0; j < keys; ++j) score[j] = content[j] + distance[apart(sign, here, position[j], low, high) - start];
+    for (int64_t j = 0; j < keys; ++j)
+      score[j] = content[j] + distance[apart(sign, here, position[j], low, high) - start];
   }
   if (c->key_segment) {
     const int32_t *restrict segment = c->key_segment + t->b * keys;
@@ -283,7 +213,8 @@ static void prepare_table(const Call *c, Tile *t, int backward) {
   if (backward) return_table(c, t);
   t->layout = layout;
   for (int64_t j = 0; j < c->columns; ++j)
-    memcpy(t->table_rows + j * size, c->position_key + layout[j] * step + t->head * size, (size_t)size * sizeof(stored));
+    memcpy(t->table_rows + j * size, c->position_key + layout[j] * step + t->head * size,
+           (size_t)size * sizeof(stored));
   t->table.plain = t->table_rows;
   lay_across(c, &t->table, c->columns);
   if (!backward) return;
@@ -308,7 +239,7 @@ static void prepare(const Call *c, Tile *t, int backward) {
 void forward(const Call *c) {
   #pragma omp parallel num_threads(c->threads)
   {
-    Tile t;
+    Tile t = {0};
     lay_out(c, &t, c->scratch + omp_get_thread_num() * c->room);
     #pragma omp for schedule(dynamic, 1)
     for (int64_t task = 0; task < c->groups * c->heads; ++task)
@@ -355,7 +286,8 @@ static void answer(const Call *c, const Tile *t) {
     if (c->key_segment) {
       const real third = t->segment_gradient[i];
       add_times(size, c->difference + head, third, first);
-      add_times_sum(size, c->query + row_at(c, t, i), c->segment_bias + head, third * scale, c->embedding_gradient + place);
+      add_times_sum(size, c->query + row_at(c, t, i), c->segment_bias + head, third * scale,
+                    c->embedding_gradient + place);
       c->segment_gradient[t->group * c->heads + t->head] += third * scale;
     }
     keep_times(size, first, scale, c->query_gradient + row_at(c, t, i));
@@ -375,7 +307,7 @@ void backward(const Call *c) {
   const real ln2 = (real)0.69314718055994531;
   #pragma omp parallel num_threads(c->threads)
   {
-    Tile t;
+    Tile t = {0};
     lay_out(c, &t, c->scratch + omp_get_thread_num() * c->room);
     #pragma omp for schedule(dynamic, 1)
     for (int64_t task = 0; task < c->groups * c->heads; ++task)

@@ -11,7 +11,7 @@ typedef struct {
   int64_t batch, heads, rows, keys, size;  /* B, N, R, S, H */
   int64_t groups;                          /* of sequences, G: a thread takes one head of one group at a time */
   int64_t distances, columns;              /* T of the position table; columns of it as laid out for one direction */
-  int64_t shift_rows, tile_rows;           /* the first rows are consecutive tokens and read their distances by a shift */
+  int64_t shift_rows, tile_rows;           /* the first rows are consecutive tokens, which read distances by a shift */
   int64_t low, high, lowest_column;        /* distances the table covers; column of the lowest, for rows that gather */
   int64_t reach;                           /* causal rows see so many positions back; negative: rows are not causal */
   int64_t threshold;                       /* a byte below it drops its entry; 0: no dropout */
@@ -25,7 +25,7 @@ typedef struct {
   const uint8_t *explicit;                                 /* [B, R, S] 1 where visible, instead of orders, or NULL */
   const stored *query, *key, *value;                       /* [B, R, N, H], [B, S, N, H] twice */
   const real *content_bias, *position_bias, *segment_bias; /* [N, H]: u, v, b */
-  const real *difference;                                  /* [N, H] embedding of another segment less that of the same */
+  const real *difference;                                  /* [N, H] embedding of another segment less the same's */
   const stored *position_key;                              /* [T, N, H] */
   const int32_t *forward_layout, *reversed_layout;         /* [columns] which distance a column is, for either sign */
   real *scratch;                                           /* [threads, room] */
@@ -33,7 +33,7 @@ typedef struct {
   real *top, *inverse;                                     /* [B, N, R] highest score; 1 / sum of weights */
   const stored *upstream;                                  /* [B, R, N, H] gradient of out */
   stored *query_gradient, *key_gradient, *value_gradient;  /* [B, R, N, H], [B, S, N, H] twice */
-  real *content_gradient, *position_gradient;              /* [G, N, H] of the biases; zeros to add to, as the next four */
+  real *content_gradient, *position_gradient;              /* [G, N, H] of biases; zeros to add to, as the next four */
   real *segment_gradient;                                  /* [G, N] of what another segment adds, over all rows */
   real *embedding_gradient;                                /* [G, N, H] the same times (query + segment bias) */
   real *table_gradient;                                    /* [G, T, N, H] of the position table */
@@ -123,7 +123,7 @@ static real *lay_out(const Call *c, Tile *t, real *base) {
 /* Reals of scratch that a thread needs. */
 int64_t room(const Call *c) {
   static real nothing[1];
-  Tile t;
+  Tile t = {0};
   return lay_out(c, &t, nothing) - nothing;
 }
 
@@ -131,6 +131,8 @@ int64_t room(const Call *c) {
 static void lay_across(const Call *c, Factor *f, int64_t count) {
 #if defined(OWN_PRODUCTS)
   if (!c->product) turn((const word *)f->plain, count, f->step / DEEP, c->size / DEEP, f->across, f->line);
+#else
+  (void)c, (void)f, (void)count;
 #endif
 }
 
@@ -141,6 +143,8 @@ static void lay_along(const Call *c, Factor *f, int64_t count) {
   f->along = f->room;
   if (DEEP == 1 && f->step == c->size) f->along = (word *)f->plain;
   else join(f->plain, count, f->step, c->size, f->along, c->size);
+#else
+  (void)c, (void)f, (void)count;
 #endif
 }
 
@@ -159,8 +163,8 @@ static void times_across(const Call *c, int64_t rows, int64_t columns, const sto
   c->product("T", "N", &n, &m, &k, &one, f->plain + start * f->step, &step, a, &k, &none, out, &wide);
 }
 
-/* out [rows, size] = A [rows, depth] F, the factor from its row `start` (even) on; `line` reals between rows of A. Behind
-   a row of A stands a zero. */
+/* out [rows, size] = A [rows, depth] F, the factor from its row `start` (even) on; `line` reals between rows of A.
+   Behind a row of A stands a zero. */
 static void times_along(const Call *c, int64_t rows, int64_t depth, const stored *a, int64_t line, const Factor *f,
                         int64_t start, real *out) {
 #if defined(OWN_PRODUCTS)
@@ -184,8 +188,8 @@ static void transposed_times(const Call *c, const Tile *t, int64_t columns, cons
     join(a, t->rows, line * RATIO, columns, t->pairs, line);
     a = (const stored *)t->pairs;
 #endif
-    product(columns, c->size, (t->rows + DEEP - 1) / DEEP, 1, (const word *)a, line, f->along, c->size, factor, add, out,
-            c->size);
+    product(columns, c->size, (t->rows + DEEP - 1) / DEEP, 1, (const word *)a, line, f->along, c->size, factor, add,
+            out, c->size);
     return;
   }
 #endif

@@ -86,7 +86,7 @@ def attention_kernel(dtype: torch.dtype, own: bool | None = None) -> AttentionKe
         product = ctypes.cast(getattr(torch_library, _PRODUCTS[dtype]), ctypes.c_void_p).value
     except (OSError, AttributeError):
         return None
-    library = load_kernels("attention", dtype, ("products", "attention_call"))
+    library = load_kernels("attention", dtype, ("products", "lines", "attention_call"))
     if library is None or product is None:
         return None
     return AttentionKernel(library, product, has_own_products(dtype) if own is None else own)

@@ -1,5 +1,5 @@
-/* Activation and dropout of the feed-forward layer in one pass, forward and backward. Without an activation the backward
-   pass is the forward pass of the gradient.
+/* Activation and dropout of the feed-forward layer in one pass, forward and backward. Without an activation the
+   backward pass is the forward pass of the gradient.
 
    Entries go in chunks of 1024 that are numbered over the whole array: dropout depends on seed and number alone, so the
    backward pass draws the same decisions again and nothing is kept. `basics.c` comes before this text. */

@@ -58,11 +58,12 @@ static inline __attribute__((always_inline)) void block(const int rows, int64_t 
 }
 
 /* Functions of their own: what surrounds them must not take their registers. */
-#define BLOCK(name, rows, a_row, a_step)                                                                              \
-  static __attribute__((noinline)) void name(int64_t depth, const word *a, int64_t line, const word *b, int64_t b_line, \
-                                             real factor, int add, real *out, int64_t out_line) {                     \
-    block(rows, depth, a, a_row, a_step, b, b_line, factor, add, out, out_line);                                      \
+#define BLOCK(name, rows, a_row, a_step)                                                                       \
+  static __attribute__((noinline)) void name(int64_t depth, const word *a, int64_t line, const word *b,        \
+                                             int64_t b_line, real factor, int add, real *out, int64_t out_line) { \
+    block(rows, depth, a, a_row, a_step, b, b_line, factor, add, out, out_line);                               \
   }
+typedef void Block(int64_t, const word *, int64_t, const word *, int64_t, real, int, real *, int64_t);
 BLOCK(tall, TALL, line, 1)
 BLOCK(pair, 2, line, 1)
 BLOCK(single, 1, line, 1)
@@ -74,16 +75,14 @@ BLOCK(single_across, 1, 1, line)
    room for one. `a_across`: A is stored as [depth, m]; `line` is between its rows as stored. */
 static void product(int64_t m, int64_t n, int64_t depth, int a_across, const word *a, int64_t line, const word *b,
                     int64_t b_line, real factor, int add, real *out, int64_t out_line) {
-  for (int64_t j = 0; j < n; j += WIDE) {
-    int64_t i = 0, step = a_across ? 1 : line;
-    for (; i + TALL <= m; i += TALL)
-      (a_across ? tall_across : tall)(depth, a + i * step, line, b + j, b_line, factor, add, out + i * out_line + j, out_line);
-    for (; i + 2 <= m; i += 2)
-      (a_across ? pair_across : pair)(depth, a + i * step, line, b + j, b_line, factor, add, out + i * out_line + j, out_line);
-    for (; i < m; ++i)
-      (a_across ? single_across : single)(depth, a + i * step, line, b + j, b_line, factor, add, out + i * out_line + j,
-                                          out_line);
-  }
+  Block *const blocks[2][3] = {{tall, pair, single}, {tall_across, pair_across, single_across}};
+  const int64_t step = a_across ? 1 : line;
+  for (int64_t j = 0; j < n; j += WIDE)
+    for (int64_t i = 0, rows; i < m; i += rows) {
+      rows = m - i >= TALL ? TALL : m - i >= 2 ? 2 : 1;
+      blocks[a_across][rows == TALL ? 0 : rows == 2 ? 1 : 2](depth, a + i * step, line, b + j, b_line, factor, add,
+                                                             out + i * out_line + j, out_line);
+    }
 }
 
 /* `wide` words, a multiple of 4, of each of the rows, `step` words apart, to [wide, line], zeros behind the rows. */
@@ -107,8 +106,8 @@ static void turn(const word *from, int64_t rows, int64_t step, int64_t wide, wor
   for (int64_t h = 0; h < wide; ++h) memset(to + h * line + rows, 0, (size_t)(line - rows) * sizeof(word));
 }
 
-/* `wide` entries of each of the rows, `step` entries apart, to lines of words along the depth: for float the same numbers
-   closer together, for bfloat16 two rows a line, with zeros for a missing last row. */
+/* `wide` entries of each of the rows, `step` entries apart, to lines of words along the depth: for float the same
+   numbers closer together, for bfloat16 two rows a line, with zeros for a missing last row. */
 static void join(const stored *from, int64_t rows, int64_t step, int64_t wide, word *to, int64_t line) {
   for (int64_t k = 0; k < rows; k += DEEP) {
     const stored *restrict even = from + k * step;
