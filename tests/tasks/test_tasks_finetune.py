@@ -15,10 +15,11 @@ from torch import nn
 
 from xlnet.checkpoints import convert
 from xlnet.errors import ConfigurationError, InputError
+from xlnet.model import XLNetLMHeadModel
 from xlnet.tasks.batches import BucketedBatches
 from xlnet.tasks.families.classification import TextClassification, balanced_weights
-from xlnet.tasks.families.multiple_choice import spread_choices
-from xlnet.tasks.families.ranking import ranking_loss
+from xlnet.tasks.families.multiple_choice import MultipleChoice, spread_choices
+from xlnet.tasks.families.ranking import Ranking, ranking_loss
 from xlnet.tasks.families.regression import TextRegression
 from xlnet.tasks.families.text import TextExample
 from xlnet.tasks.fine_tuned import FineTuned
@@ -26,6 +27,7 @@ from xlnet.tasks.finetune import TaskData, finetune
 from xlnet.tasks.freezing import freeze_layers
 from xlnet.tasks.lora import add_lora, merged
 from xlnet.tasks.seeds import finetune_seeds
+from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
 from xlnet.training.report import SilentReporter, StepReport
 from xlnet.training.schedule import ScheduleConfig, factor
@@ -175,8 +177,48 @@ def test_from_mnli_to_rte(tmp_path: Path) -> None:
     FineTuned(start, toy_tokenizer(), rte).save_pretrained(tmp_path / "rte")
     again = start_model(tmp_path / "rte", rte, seed=3)
     assert torch.equal(again.get_parameter("classifier.weight"), start.get_parameter("classifier.weight"))
-    fresh = start_model(tmp_path / "rte", other, seed=3)
-    assert not torch.equal(fresh.get_parameter("classifier.weight"), start.get_parameter("classifier.weight"))
+    # Labels of another name, or of another task by the same names, are learnt from nothing.
+    for task in (other, replace(rte, name="qnli")):
+        fresh = start_model(tmp_path / "rte", task, seed=3)
+        assert not torch.equal(fresh.get_parameter("classifier.weight"), start.get_parameter("classifier.weight"))
+        assert torch.equal(fresh.get_parameter("summary.projection.weight"), model.summary.projection.weight)
+    # A folder that says nothing of its task keeps what has these labels.
+    (tmp_path / "rte" / "task.json").unlink()
+    again = start_model(tmp_path / "rte", replace(rte, name="qnli"), seed=3)
+    assert torch.equal(again.get_parameter("classifier.weight"), start.get_parameter("classifier.weight"))
+
+
+def test_heads_without_labels_are_kept_and_others_are_not(tmp_path: Path) -> None:
+    for first, second in (
+        (MultipleChoice(name="race"), MultipleChoice(name="copa")),
+        (QuestionAnswering(name="squad", unanswerable=False), QuestionAnswering(name="squad2")),
+    ):
+        model = start_model(toy_config(), first, seed=1)
+        FineTuned(model, toy_tokenizer(), first).save_pretrained(tmp_path / first.name)
+        start = start_model(tmp_path / first.name, second, seed=2)
+        assert all(torch.equal(value, model.state_dict()[name]) for name, value in start.state_dict().items())
+    ranking, stsb = Ranking(name="rank"), TextRegression(name="stsb")
+    model = start_model(toy_config(), ranking, seed=1)
+    FineTuned(model, toy_tokenizer(), ranking).save_pretrained(tmp_path / "rank")
+    start = start_model(tmp_path / "rank", stsb, seed=2)
+    assert {n for n, v in start.state_dict().items() if not torch.equal(v, model.state_dict()[n])} == {
+        "classifier.weight"
+    }
+
+
+@pytest.mark.parametrize("kind", ["mean", "first", "attn"])
+def test_another_summary_on_the_same_weights(kind: Any, tmp_path: Path) -> None:
+    task = TextClassification(name="toy", max_length=32)
+    XLNetLMHeadModel(toy_config()).save_pretrained(tmp_path / "pretrained")
+    model = start_model(tmp_path / "pretrained", task, summary=kind)
+    assert model.config.summary_type == kind
+    tuned = finetune(model, toy_tokenizer(), task, TaskData(toy_texts(8)), quick(steps=1), tmp_path / "run")
+    again = FineTuned.from_pretrained(tmp_path / "run" / "model", device="cpu")
+    assert again.model.config.summary_type == kind
+    assert again.predict(["good"]) == tuned.predict(["good"])
+    if kind != "attn":
+        kept = start_model(tmp_path / "run" / "model", replace(task, name="other"), summary="last")
+        assert torch.equal(kept.get_parameter("summary.projection.weight"), model.summary.projection.weight)
 
 
 def test_frozen_layers_stay_as_they_are(tmp_path: Path) -> None:
