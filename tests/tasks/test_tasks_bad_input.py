@@ -81,6 +81,39 @@ def test_a_wrong_encoding_names_the_line(tmp_path: Path) -> None:
     assert load_task("classify", path).task.settings()["label_names"] == ["0", "1"]
 
 
+def test_what_windows_calls_unicode_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\ngood\t1\nbad\t0\n", "utf-16")
+    with pytest.raises(InputError, match="iconv -f utf-16"):
+        load_task("classify", path)
+
+
+def test_held_out_files_may_be_missing_but_not_damaged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"{i}\t{i}\tgenre\t-\t-\t-\t-\t-\ta\tb\t{'neutral'}\n" for i in range(3))
+    head = "index\tpromptID\tgenre\tp1\tp2\tp3\tp4\tp5\tsentence1\tsentence2\tgold_label\n"
+    write(tmp_path / "train.tsv", head + rows)
+    with pytest.raises(InputError, match=r"no dev_matched\.tsv.* --dev, or give the training file alone"):
+        load_task("mnli", tmp_path)
+    assert len(load_task("mnli", tmp_path / "train.tsv").data.train) == 2
+    write(tmp_path / "dev_matched.tsv", head + rows)
+    assert list(load_task("mnli", tmp_path).data.held_out) == ["dev_matched"]
+    assert "no dev_mismatched.tsv" in caplog.text
+    write(tmp_path / "dev_mismatched.tsv", head + rows + "3\tcut short\n")
+    with pytest.raises(InputError, match=r"dev_mismatched\.tsv:5 has 2 columns"):
+        load_task("mnli", tmp_path)
+
+
+def test_a_last_test_needs_labels_and_none_is_no_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good = "label\ttext_a\n1\tgood\n0\tbad\n"
+    for split in ("train", "dev"):
+        write(tmp_path / f"{split}.tsv", good)
+    assert load_task("chnsenticorp", tmp_path).final == {}
+    write(tmp_path / "test.tsv", "qid\ttext_a\n0\tgood\n")
+    assert load_task("chnsenticorp", tmp_path).final == {}
+    assert "test holds rows without label" in caplog.text
+    write(tmp_path / "test.tsv", good)
+    assert list(load_task("chnsenticorp", tmp_path).final) == ["test"]
+
+
 def test_a_file_that_is_no_gzip_or_no_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.tsv\.gz cannot be read"):
         load_task("classify", write(tmp_path / "a.tsv.gz", "text\tlabel\n"))
@@ -152,6 +185,9 @@ def test_names_of_tasks_and_settings_get_a_hint(tmp_path: Path) -> None:
         load_task("regress", path, changes={"class_weights": "balanced"})
     with pytest.raises(ConfigurationError, match="must be 'balanced' or one number a label"):
         load_task("classify", path, changes={"class_weights": "heavy"})
+    for name, key in (("choose", "max_choice_length"), ("rank", "max_query_length"), ("squad", "max_query_length")):
+        with pytest.raises(ConfigurationError, match=f"smaller {key} too"):
+            load_task(name, path, changes={"max_length": 16})
     with pytest.raises(ConfigurationError, match="has no training data"):
         load_task("ax", path)
     weighted = load_task("classify", path, dev=path, changes={"class_weights": "1,3"}).task

@@ -98,6 +98,10 @@ def test_finetune_evaluate_predict_and_submission(
     assert "--resume" in capsys.readouterr().err
     assert main(["evaluate", str(data), "--model", model, "--task", "mnli", "--device", "cpu"]) == 2
     assert "was trained on sst2" in capsys.readouterr().err
+    again = ["--model", str(run), "--output", str(tmp_path / "again")]
+    assert main(["finetune", "sst2", "--data", str(data), *again]) == 2
+    message = capsys.readouterr().err
+    assert f"lies in {run / 'model'}" in message
     assert main(["predict", str(data / "nowhere.tsv"), "--model", str(pretrained)]) == 2
     assert "no fine-tuned model" in capsys.readouterr().err
 

@@ -61,6 +61,7 @@ def read_files(path_or_name: str | Path) -> TokenizerFiles:
         found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise CheckpointError(
             f"{folder} has no tokenizer: {MODEL_FILE} is missing, and so is {JSON_FILE}. It holds {found}."
+            + (f" The model of a run lies in {folder / 'model'}." if (folder / "model" / MODEL_FILE).is_file() else "")
         )
     content = _read_json(json_file)
     model = model_from_json(content, str(json_file))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xlnet.errors import InputError, MachineError
-from xlnet.tasks.datasets.tables import Record
+from xlnet.tasks.datasets.tables import NoSplit, Record
 
 HUB = "hub"
 _NAME = re.compile(r"hub:(?P<name>[^:@\s]+)(?::(?P<config>[^:@\s]+))?(?:@(?P<revision>[^:@\s]+))?")
@@ -79,7 +79,7 @@ class HubData:
         """
         found = "train" if self.alone else self.name_of(split)
         if found is None:
-            raise InputError(f"{self.place} has no split {split!r}; it has {', '.join(self.splits)}.")
+            raise NoSplit(f"{self.place} has no split {split!r}; it has {', '.join(self.splits)}.")
         rows = self.splits[found]
         readers = {name: _class_reader(feature, label_names) for name, feature in rows.features.items()}
         return [

@@ -17,6 +17,7 @@ from xlnet.tasks.datasets.hub import is_hub, is_single
 from xlnet.tasks.datasets.hub_forms import read_benchmark
 from xlnet.tasks.datasets.own import KINDS, adjusted, has_split, kind, read_own
 from xlnet.tasks.datasets.registry import BENCHMARKS, benchmark
+from xlnet.tasks.datasets.tables import NoSplit
 from xlnet.tasks.families.classification import TextClassification, balanced_weights
 from xlnet.tasks.finetune import TaskData
 
@@ -103,16 +104,24 @@ def _official(found: Benchmark, place: str | Path, dev: str | Path | None, chang
     for number, split in enumerate(() if alone else found.held_out):
         try:
             held_out[split] = read_benchmark(found, place, split)
-        except InputError as error:
+        except NoSplit as error:
             if number == 0:
-                raise
+                raise NoSplit(
+                    f"{error} Where there are no held-out files, give one with --dev, or give the training file alone: "
+                    "a share of it is held out then."
+                ) from error
             _log.warning("%s: %s", task.name, error)
     final: dict[str, Sequence[Any]] = {}
     for split in () if alone else found.final:
         try:
-            final[split] = read_benchmark(found, place, split)
-        except InputError as error:
+            measured = read_benchmark(found, place, split)
+        except NoSplit as error:
             _log.warning("%s: no final test: %s", task.name, error)
+            continue
+        if all(example.label is not None for example in measured):
+            final[split] = measured
+        else:
+            _log.warning("%s: no final test: %s holds rows without label.", task.name, split)
     return Loaded(task, TaskData(train, held_out), final)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from xlnet.errors import InputError
 from xlnet.tasks.datasets.benchmark import Benchmark
-from xlnet.tasks.datasets.tables import read_text
+from xlnet.tasks.datasets.tables import NoSplit, read_text
 from xlnet.tasks.families.multiple_choice import LETTERS, ChoiceExample, MultipleChoice, statement
 
 _LEVELS = ("middle", "high")
@@ -31,7 +31,7 @@ class RaceReader:
         """
         place = next((p for p in (folder / split, folder / "RACE" / split) if p.is_dir()), None)
         if place is None:
-            raise InputError(f"{folder} has no folder {split!r} with {' and '.join(self.levels)} in it, as RACE has.")
+            raise NoSplit(f"{folder} has no folder {split!r} with {' and '.join(self.levels)} in it, as RACE has.")
         found: list[ChoiceExample] = []
         for level in self.levels:
             for path in sorted((place / level).glob("*.txt"), key=_number):

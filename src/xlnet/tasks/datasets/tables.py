@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -29,6 +30,10 @@ class Record(NamedTuple):
     values: dict[str, Any]
 
 
+class NoSplit(InputError):
+    """A folder or data set does not have what was asked for. Held-out data may be missing; damaged it may not be."""
+
+
 def read_text(path: Path) -> str:
     """A whole file as text, decompressed if its name ends in ``.gz``.
 
@@ -46,9 +51,10 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
+        likely = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
         raise InputError(
             f"{path}:{line} is not UTF-8 (byte 0x{data[error.start]:02x}). Convert the file, for example with: "
-            "iconv -f latin1 -t utf-8"
+            f"iconv -f {likely} -t utf-8"
         ) from error
 
 
@@ -193,7 +199,8 @@ def find_file(folder: Path, names: Sequence[str], subfolders: Sequence[str] = ()
     ``folder`` may also be such a file itself.
 
     Raises:
-        InputError: none is there; says what was looked for and what is there.
+        NoSplit: none is there; says what was looked for and what is there.
+        InputError: no such folder.
     """
     if folder.is_file():
         return folder
@@ -205,4 +212,4 @@ def find_file(folder: Path, names: Sequence[str], subfolders: Sequence[str] = ()
                 if path.is_file():
                     return path
     present = sorted(path.name for path in folder.iterdir())[:12]
-    raise InputError(f"{folder} has no {' or '.join(names)}; it holds {', '.join(present) or 'nothing'}.")
+    raise NoSplit(f"{folder} has no {' or '.join(names)}; it holds {', '.join(present) or 'nothing'}.")

@@ -72,7 +72,8 @@ class MultipleChoice(Task):
         if not 1 <= self.max_choice_length <= self.max_length - 3:
             raise ConfigurationError(
                 f"max_choice_length={self.max_choice_length} must lie between 1 and max_length - 3 = "
-                f"{self.max_length - 3}."
+                f"{self.max_length - 3}. With a smaller max_length give a smaller max_choice_length too "
+                "(task_settings)."
             )
 
     @property

@@ -100,7 +100,7 @@ class Ranking(Task):
         if not 1 <= self.max_query_length <= self.max_length - 4:
             raise ConfigurationError(
                 f"max_query_length={self.max_query_length} must lie between 1 and max_length - 4 = "
-                f"{self.max_length - 4}."
+                f"{self.max_length - 4}. With a smaller max_length give a smaller max_query_length too (task_settings)."
             )
 
     @property

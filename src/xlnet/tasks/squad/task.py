@@ -64,7 +64,8 @@ class QuestionAnswering(Task):
         if self.max_query_length > self.max_length - 4:
             raise ConfigurationError(
                 f"max_query_length={self.max_query_length} must be at most max_length - 4 = {self.max_length - 4}: "
-                "<sep> twice, <cls> and a piece of the passage need room too."
+                "<sep> twice, <cls> and a piece of the passage need room too. With a smaller max_length give a smaller "
+                "max_query_length too (task_settings)."
             )
 
     @property
