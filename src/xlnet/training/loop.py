@@ -23,6 +23,7 @@ from xlnet.training.contracts import Batches, Evaluate, Objective, SaveModel
 from xlnet.training.device import choose_device
 from xlnet.training.distributed import World
 from xlnet.training.evaluation import evaluate_now, evaluation_due
+from xlnet.training.freed_memory import freed_memory_kept
 from xlnet.training.guards import check_finite, memory_errors
 from xlnet.training.interrupts import Interrupts
 from xlnet.training.optimizer import (
@@ -120,7 +121,8 @@ def fit(
             f"best_metric={config.best_metric!r} needs an evaluation, but there is no held-out data."
         )
     model.to(device)
-    with float32_products(config.float32_products, device), world.connect(device), Interrupts() as interrupts:
+    arithmetic = float32_products(config.float32_products, device)
+    with arithmetic, freed_memory_kept(device), world.connect(device), Interrupts() as interrupts:
         run = Run(
             model=model,
             optimizer=build_optimizer(model, config.optimizer, layer_of, decays),
