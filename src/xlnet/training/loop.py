@@ -242,7 +242,7 @@ def update(run: Run, loss_sum: Tensor, count: Tensor, tokens: int) -> tuple[floa
 
 
 def log_window(run: Run) -> None:
-    """Report the steps since the last report."""
+    """Report the steps since the last report. ``waiting`` is the share of their time that passed before data came."""
     progress, config = run.progress, run.config
     if progress.window_count:
         per_step = run.window_seconds / max(1, progress.window_steps)
@@ -265,13 +265,14 @@ def log_window(run: Run) -> None:
                 "learning_rate": report.learning_rate,
                 "gradient_norm": report.gradient_norm,
                 "tokens_per_second": report.tokens_per_second,
+                "waiting": run.window_waiting / max(1e-9, run.window_seconds),
                 "tokens": float(progress.tokens),
                 "seconds": progress.seconds,
             }
             run.log.write("train", progress.step, values)
     progress.window_loss = progress.window_count = 0.0
     progress.window_steps = 0
-    run.window_seconds = run.window_tokens = 0.0
+    run.window_seconds = run.window_tokens = run.window_waiting = 0.0
 
 
 def save_due(run: Run, stop: str) -> bool:

@@ -61,6 +61,7 @@ class Run:
     out_of_time: bool = False
     window_seconds: float = 0.0
     window_tokens: float = 0.0
+    window_waiting: float = 0.0
     learning_rate: float = 0.0
     gradient_norm: float = 0.0
 
@@ -247,6 +248,7 @@ class Run:
         Raises:
             TrainingError: the stream, which must be endless, came to an end.
         """
+        began = time.monotonic()
         try:
             batch = next(self.batches)
         except StopIteration:
@@ -254,6 +256,7 @@ class Run:
                 f"Step {self.progress.step + 1}: the data came to an end, but a run of {self.config.steps} steps needs "
                 f"an endless stream that begins again. {self.last_good}"
             ) from None
+        self.window_waiting += time.monotonic() - began
         return batch.to(self.device) if hasattr(batch, "to") else batch
 
     def close(self) -> None:
