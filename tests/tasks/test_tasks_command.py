@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from task_toys import toy_config, toy_texts, toy_tokenizer
 
 from xlnet.cli import call, main
@@ -13,7 +14,7 @@ from xlnet.cli.finetune import FineTuneOptions, finetune, read_inputs
 from xlnet.cli.parsing import build_parser
 from xlnet.cli.recipes import recipes
 from xlnet.errors import InputError
-from xlnet.model import XLNetLMHeadModel
+from xlnet.model import XLNetForSequenceClassification, XLNetLMHeadModel
 from xlnet.tasks.datasets.registry import BENCHMARKS
 
 RECIPES = {name: path for name, path in recipes().items() if name.startswith("finetune/")}
@@ -104,6 +105,36 @@ def test_finetune_evaluate_predict_and_submission(
     assert f"lies in {run / 'model'}" in message
     assert main(["predict", str(data / "nowhere.tsv"), "--model", str(pretrained)]) == 2
     assert "no fine-tuned model" in capsys.readouterr().err
+
+
+def test_from_mnli_to_rte_by_command(pretrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nli = ("entailment", "neutral", "contradiction")
+    columns = "\t".join(f"c{i}" for i in range(8))
+    for folder, head, row in (
+        ("MNLI", f"{columns}\tsentence1\tsentence2\tgold_label\n", "x\t" * 8 + "{0}\t{0}\t{1}\n"),
+        ("RTE", "index\tsentence1\tsentence2\tlabel\n", "0\t{0}\t{0}\t{1}\n"),
+    ):
+        labels = nli if folder == "MNLI" else ("entailment", "not_entailment")
+        (tmp_path / folder).mkdir()
+        for split in ("train", "dev", "dev_matched", "dev_mismatched"):
+            rows = "".join(row.format(e.text, labels[i % len(labels)]) for i, e in enumerate(toy_texts(12)))
+            (tmp_path / folder / f"{split}.tsv").write_text(head + rows)
+    first, second = tmp_path / "mnli", tmp_path / "rte"
+    more = ["--data", str(tmp_path), *SMALL]
+    call(["finetune", "mnli", "--model", str(pretrained), "--output", str(first), "--summary", "mean", *more])
+    assert "dev_mismatched/accuracy" in json.loads(capsys.readouterr().out)
+    # At a rate of nothing the weights stay what they were at the start.
+    still = ["--learning_rate", "1e-30", "--weight_decay", "0"]
+    call(["finetune", "rte", "--model", str(first / "model"), "--output", str(second), *more, *still])
+    assert set(json.loads(capsys.readouterr().out)) == {"accuracy"}
+    before, after = (XLNetForSequenceClassification.from_pretrained(run / "model") for run in (first, second))
+    assert after.config.labels == ("entailment", "not_entailment")
+    assert after.config.summary_type == "mean"
+    kept = before.state_dict()
+    changed = {name for name, value in after.state_dict().items() if not torch.equal(value, kept[name])
+               if value.shape == kept[name].shape}  # fmt: skip
+    assert changed == set()
+    assert after.classifier.weight.shape[0] == 2
 
 
 def test_own_files_and_seeds(pretrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
