@@ -13,7 +13,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ import torch
 from xlnet import XLNetLMHeadModel, XLNetTokenizer, fill, score
 from xlnet.generation.long_text import WalkConfig, loss_by_memory_length, walk_log_probs
 
+PARTS = ("pairs", "blanks", "rates", "memory", "lambada", "wikitext")
 # Written for this script: the first of each pair is the better English.
 MINIMAL_PAIRS = {
     "agreement": [
@@ -211,6 +212,7 @@ def main() -> None:
     parser.add_argument(
         "--data", type=Path, required=True, help="folder with lambada_test, wikitext2_test, books_valid"
     )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--pieces", type=int, default=60_000, help="pieces of WikiText-2 to read")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, help="picture of the loss against memory length")
@@ -228,20 +230,32 @@ def main() -> None:
             flush=True,
         )
 
-    show("Minimal pairs", minimal_pairs(model, tokenizer))
-    show("Twenty blanks of an unseen novel", filled_blanks(model, tokenizer, sentences_of(novel, options.seed, 20), 0))
-    show("Fill quality by share hidden", by_mask_rate(model, tokenizer, novel, (0.1, 0.25, 0.5, 0.75, 0.95, 1.0)))
-    lengths = (0, 16, 32, 64, 128, 256)
-    ids = tokenizer.encode(novel, special_tokens=False).input_ids[:12_000]
-    losses = loss_by_memory_length(model, ids, lengths, WalkConfig(segment_length=32))
-    show(
-        "Loss by memory length, left to right, segments of 32",
-        [f"memory {m}: {loss:.3f}" for m, loss in losses.items()],
-    )
-    if options.plot:
-        draw(losses, options.plot)
-    show("LAMBADA", [lambada(model, tokenizer, options.data / "lambada_test.jsonl.gz")])
-    show("WikiText-2", wikitext(model, tokenizer, options.data / "wikitext2_test.txt.gz", options.pieces))
+    def by_memory() -> list[str]:
+        ids = tokenizer.encode(novel, special_tokens=False).input_ids[:12_000]
+        losses = loss_by_memory_length(model, ids, (0, 16, 32, 64, 128, 256), WalkConfig(segment_length=32))
+        if options.plot:
+            draw(losses, options.plot)
+        return [f"memory {m}: {loss:.3f}" for m, loss in losses.items()]
+
+    parts: dict[str, tuple[str, Callable[[], Sequence[str]]]] = {
+        "pairs": ("Minimal pairs", lambda: minimal_pairs(model, tokenizer)),
+        "blanks": (
+            "Twenty blanks of an unseen novel",
+            lambda: filled_blanks(model, tokenizer, sentences_of(novel, options.seed, 20), 0),
+        ),
+        "rates": (
+            "Fill quality by share hidden",
+            lambda: by_mask_rate(model, tokenizer, novel, (0.1, 0.25, 0.5, 0.75, 0.95, 1.0)),
+        ),
+        "memory": ("Loss by memory length, left to right, segments of 32", by_memory),
+        "lambada": ("LAMBADA", lambda: [lambada(model, tokenizer, options.data / "lambada_test.jsonl.gz")]),
+        "wikitext": (
+            "WikiText-2", lambda: wikitext(model, tokenizer, options.data / "wikitext2_test.txt.gz", options.pieces)
+        ),
+    }  # fmt: skip
+    for name in options.parts:
+        title, look = parts[name]
+        show(title, look())
 
 
 if __name__ == "__main__":
