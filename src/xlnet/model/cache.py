@@ -100,7 +100,8 @@ class KeyValueCache:
         window: how many columns before the current call may be seen; None for all of them. Old ones are dropped.
         reach: how many positions back a row sees at most (``same_length``); None is no limit.
         clamp_len: largest distance told apart; None takes the configuration's.
-        products: which matrix product decodes; see :func:`~xlnet.model.few_rows.choose_linear`.
+        products: which matrix product decodes; see :func:`~xlnet.model.few_rows.choose_linear`. ``torch`` keeps
+            attention to torch too; otherwise a few rows take the kernel of ``decode.c`` where it can be built.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class KeyValueCache:
         if reach is None and self.causal and config.same_length:
             self.reach = 0 if window is None else window
         self.linear = choose_linear(products)
+        self.compiled = products != "torch"
         self.has_segments = False
         self.positions = PositionKeys(encoder)
         self._pending = 0

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from xlnet.errors import InputError
+from xlnet.model import decode_attention
 from xlnet.model.cache import KeyValueCache, Tokens, layers_of
 from xlnet.model.encoder import XLNetModel
 from xlnet.model.few_rows import Linear
@@ -231,8 +232,16 @@ def _attend(
     keys, values = cache.layer(number, view.start, view.stop)
     if keys.shape[2] == 0:
         return torch.zeros_like(query)
-    scale = config.d_head**-0.5
     query = query.view(batch, rows, config.n_head, config.d_head)
+    if cache.compiled and decode_attention.serves(query, keys):
+        attended = decode_attention.attend(
+            query, keys, values, cache.positions.keys(number, view.low, view.high),
+            (biases.content, biases.position, biases.segment),
+            attention.segment_embedding[1] - attention.segment_embedding[0],
+            view.index, view.hidden, view.blind, view.other_segment,
+        )  # fmt: skip
+        return attended.reshape(batch, rows, -1)
+    scale = config.d_head**-0.5
     by_content = ((query + biases.content) * scale).transpose(1, 2)
     by_place = ((query + biases.position) * scale).transpose(1, 2)
     table = cache.positions.keys(number, view.low, view.high)
