@@ -2,8 +2,8 @@
 
 Every function here returns a callable that does the work once, on synthetic ids; both sides get the same shapes, rates
 of dropout, targets and optimizer (AdamW, the fused one on our side and on the peer's). Each side runs in what its user
-gets by default: ours inside ``float32_products()``, and a training step inside ``freed_memory_kept``, as this library's
-own loops do; the peer as torch is set.
+gets by default: ours inside ``float32_products()`` and ``freed_memory_kept``, as this library's own loops (training,
+prediction, embedding) do; the peer as torch is set.
 """
 
 from __future__ import annotations
@@ -71,12 +71,11 @@ def precision(dtype: torch.dtype) -> contextlib.AbstractContextManager[Any]:
     return torch.autocast("cpu", dtype=dtype)
 
 
-def by_default(work: Work, peer: bool = False, training: bool = True) -> Work:
+def by_default(work: Work, peer: bool = False) -> Work:
     """The work in the surroundings that the loops of its side give it by default, from its first run to the last."""
     if not peer:
         _surroundings.enter_context(float32_products())
-        if training:
-            _surroundings.enter_context(freed_memory_kept(torch.device("cpu")))
+        _surroundings.enter_context(freed_memory_kept(torch.device("cpu")))
     return work
 
 
@@ -193,4 +192,4 @@ def encoding(shape: Shape, batches: list[list[int]], peer: bool, backend: str = 
                 given = mask.float() if peer else mask
                 model(ids, attention_mask=None if bool(mask.all()) else given)
 
-    return by_default(encode, peer, training=False)
+    return by_default(encode, peer)

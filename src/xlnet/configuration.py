@@ -61,8 +61,8 @@ class XLNetConfig:
         start_n_top: beam of answer starts in question answering.
         end_n_top: beam of answer ends for each start.
         attention_backend: which implementation computes attention; ``auto`` picks the fastest exact one.
-        pack_padding: compute a padded batch as packed rows where that saves work (on CPU, without memory): the same states
-            of real tokens, zeros at padding. False: padding has states too, as released.
+        pack_padding: compute a padded batch as packed rows where that saves work (on CPU, without memory): the same
+            states of real tokens, zeros at padding. False: padding has states too, as released.
         labels: names of the classes in the order of their ids, empty where none are known.
     """
 

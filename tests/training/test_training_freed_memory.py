@@ -65,6 +65,18 @@ def test_only_for_a_cpu_and_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+def test_the_outermost_context_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation within training does not give back what training keeps."""
+    needs_glibc()
+    seen: list[bool] = []
+    monkeypatch.setattr(freed_memory, "_set", lambda _, values: seen.append(values is freed_memory._KEEP))
+    with freed_memory_kept(CPU):
+        with freed_memory_kept(CPU):
+            pass
+        assert seen == [True]
+    assert seen == [True, False]
+
+
 def test_training_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_glibc()
     seen: list[bool] = []

@@ -17,6 +17,7 @@ from xlnet.tasks.families.sequences import encode_texts, fit_sequences
 from xlnet.tasks.predicting import Advance
 from xlnet.text import XLNetTokenizer
 from xlnet.training.evaluation import evaluating
+from xlnet.training.freed_memory import freed_memory_kept
 
 Pooling = Literal["mean", "last", "first"]
 POOLING = ("mean", "last", "first")
@@ -58,7 +59,7 @@ def embed_texts(
     sequences = [fit_sequences(ids, None, max_length)[0] for ids in encode_texts(tokenizer, texts)]
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     vectors = torch.zeros(len(sequences), model.config.d_model)
-    with float32_products("auto", model.device), evaluating(model):
+    with float32_products("auto", model.device), freed_memory_kept(model.device), evaluating(model):
         for start in range(0, len(order), batch_size):
             places = order[start : start + batch_size]
             inputs = {

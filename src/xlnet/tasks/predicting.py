@@ -16,6 +16,7 @@ from xlnet.tasks.contract import Prediction, Row, Task
 from xlnet.text import XLNetTokenizer
 from xlnet.training.config import Precision
 from xlnet.training.evaluation import evaluating
+from xlnet.training.freed_memory import freed_memory_kept
 
 PRECISIONS = get_args(Precision)
 
@@ -34,7 +35,7 @@ def run_rows(
 ) -> list[Any]:
     """The output of each row, in the order of the rows; the model is in eval mode and left in the mode it was in."""
     outputs: list[Any] = [None] * len(rows)
-    with float32_products("auto", device), evaluating(model):
+    with float32_products("auto", device), freed_memory_kept(device), evaluating(model):
         for places, batch in sorted_batches(task, rows, batch_size):
             for place, output in zip(places, task.outputs(model, batch.to(device)), strict=True):
                 outputs[place] = output
