@@ -4,6 +4,9 @@
    one after the other with the scores of a head in cache. `basics.c` comes before this text. */
 
 #include <omp.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 typedef struct {
   int64_t batch, rows, heads, size, keys;      /* B, R, N, H, S */
@@ -22,10 +25,29 @@ typedef struct {
   real *out;                                   /* [B, R, N, H] */
 } Decode;
 
+enum { AHEAD = 16 }; /* keys fetched before their turn: at a decode step everything comes from memory */
+
+static inline void fetch(int64_t size, const real *line) {
+  for (int64_t h = 0; h < size; h += 64 / (int64_t)sizeof(real)) __builtin_prefetch(line + h, 0, 1);
+}
+
 /* A row with four others at a time: their sums do not wait for one another. */
 static __attribute__((noinline)) void four_dots(int64_t size, const real *restrict row, const real *restrict a,
                                                 const real *restrict b, const real *restrict c, const real *restrict d,
                                                 real *restrict out) {
+#if defined(__AVX512F__) && !defined(DOUBLE)
+  __m512 first = _mm512_setzero_ps(), second = first, third = first, fourth = first;
+  for (int64_t h = 0; h < size; h += 16) { /* the last vector may be a part */
+    const __mmask16 kept = size - h < 16 ? (__mmask16)((1u << (size - h)) - 1) : (__mmask16)0xffff;
+    const __m512 here = _mm512_maskz_loadu_ps(kept, row + h);
+    first = _mm512_fmadd_ps(here, _mm512_maskz_loadu_ps(kept, a + h), first);
+    second = _mm512_fmadd_ps(here, _mm512_maskz_loadu_ps(kept, b + h), second);
+    third = _mm512_fmadd_ps(here, _mm512_maskz_loadu_ps(kept, c + h), third);
+    fourth = _mm512_fmadd_ps(here, _mm512_maskz_loadu_ps(kept, d + h), fourth);
+  }
+  out[0] += _mm512_reduce_add_ps(first), out[1] += _mm512_reduce_add_ps(second);
+  out[2] += _mm512_reduce_add_ps(third), out[3] += _mm512_reduce_add_ps(fourth);
+#else
   real first = 0, second = 0, third = 0, fourth = 0;
   #pragma omp simd reduction(+ : first, second, third, fourth)
   for (int64_t h = 0; h < size; ++h) {
@@ -35,6 +57,7 @@ static __attribute__((noinline)) void four_dots(int64_t size, const real *restri
     fourth += row[h] * d[h];
   }
   out[0] += first, out[1] += second, out[2] += third, out[3] += fourth;
+#endif
 }
 
 static __attribute__((noinline)) real dot(int64_t size, const real *restrict a, const real *restrict b) {
@@ -83,6 +106,7 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
   const int64_t whole = keys / 4 * 4;
   for (int64_t j = 0; j < whole; j += 4) {
     const real *at = key + j * size;
+    if (j + AHEAD < whole) fetch(4 * size, at + AHEAD * size);
     for (int64_t r = 0; r < rows; ++r)
       four_dots(size, content + r * size, at, at + size, at + 2 * size, at + 3 * size, score + r * keys + j);
   }
@@ -92,9 +116,12 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
     const int64_t place = (b * rows + r) * keys;
     const int64_t *index = c->index + place;
     real *line = score + r * keys;
-    for (int64_t j = 0; j < whole; j += 4)
+    for (int64_t j = 0; j < whole; j += 4) {
+      if (r == 0 && j + AHEAD < whole)
+        for (int64_t i = 0; i < 4; ++i) fetch(size, table + index[j + AHEAD + i] * size);
       four_dots(size, position + r * size, table + index[j] * size, table + index[j + 1] * size,
                 table + index[j + 2] * size, table + index[j + 3] * size, line + j);
+    }
     for (int64_t j = whole; j < keys; ++j) line[j] += dot(size, position + r * size, table + index[j] * size);
     if (c->other) {
       const real *query = c->query + ((b * rows + r) * c->heads + n) * size;
