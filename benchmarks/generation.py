@@ -2,8 +2,9 @@
 
     python benchmarks/generation.py [--prompt 64 512] [--new 48] [--runs 5] [--peer] [--threads N]
 
-The bound is measured in the same run, twice: the time to read the weights of a step (``sum`` over each matrix), and the
-time of one matrix-vector product with each. Position projections are not part of a step (their results are cached).
+The bound is the time to read the weights of a step (``sum`` over each matrix). The speed of memory wanders, so it is
+measured before and after each run, and the share is that of the run with the mean of both; the time of one
+matrix-vector product with each matrix is printed once. Position projections are not part of a step (they are cached).
 Medians over runs; the spread is (largest - smallest) / median. Products: ``auto`` is what a user gets by default,
 ``compiled`` our kernel for few rows, ``torch`` the library that the engine's float32 context chose, ``default`` torch's
 own without that context. ``--peer`` adds transformers' XLNet with its cache, as torch is set.
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import nn
@@ -29,6 +31,9 @@ from xlnet.generation.methods import Run, drive
 from xlnet.generation.plan import FillPlan
 from xlnet.generation.sampling import GREEDY, RandomStream
 from xlnet.model import XLNetLMHeadModel
+from xlnet.model.few_rows import Products
+
+CONTENDERS: tuple[Products | Literal["default"], ...] = ("auto", "compiled", "torch", "default")
 
 
 def timed(work: Callable[[], object], runs: int) -> tuple[float, float]:
@@ -43,38 +48,48 @@ def timed(work: Callable[[], object], runs: int) -> tuple[float, float]:
     return middle, (max(times) - min(times)) / middle
 
 
-def bounds(model: XLNetLMHeadModel, runs: int) -> dict[str, tuple[float, float]]:
-    """Seconds to read the weights of one step, and to multiply each with one row."""
-    weights = [p for name, p in model.named_parameters() if p.ndim == 2 and ".position." not in name]
-    rows = {weight.shape[1]: torch.randn(1, weight.shape[1]) for weight in weights}
-    print(f"weights read per token: {sum(w.numel() for w in weights) * 4 / 1e6:.0f} MB")
-    with torch.inference_mode():
-        return {
-            "read": timed(lambda: [weight.sum() for weight in weights], runs),
-            "one row": timed(lambda: [nn.functional.linear(rows[w.shape[1]], w) for w in weights], runs),
-        }
+class Weights:
+    """What a step must read once: every matrix except position projections, whose results are cached."""
+
+    def __init__(self, model: XLNetLMHeadModel) -> None:
+        self.matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".position." not in name]
+        self.rows = {weight.shape[1]: torch.randn(1, weight.shape[1]) for weight in self.matrices}
+
+    @property
+    def megabytes(self) -> float:
+        return sum(weight.numel() for weight in self.matrices) * 4 / 1e6
+
+    @torch.inference_mode()
+    def read(self) -> float:
+        """Seconds to read them, median of five."""
+        return timed(lambda: [weight.sum() for weight in self.matrices], 5)[0]
+
+    @torch.inference_mode()
+    def one_row(self, runs: int) -> tuple[float, float]:
+        """Seconds to multiply each with one row, and spread."""
+        return timed(lambda: [nn.functional.linear(self.rows[w.shape[1]], w) for w in self.matrices], runs)
 
 
 def _note(moments: list[float]) -> None:
     moments.append(time.perf_counter())
 
 
-def step_seconds(model: XLNetLMHeadModel, prompt: int, new: int, runs: int, name: str) -> tuple[float, float]:
-    """Median seconds of a decode step and spread of the runs' medians."""
-    products = "torch" if name == "default" else name
+def decode_steps(model: XLNetLMHeadModel, prompt: int, new: int, name: Products | Literal["default"]) -> float:
+    """Median seconds of a decode step of one run."""
+    products: Products = "torch" if name == "default" else name
     plan = FillPlan(
         tuple(torch.randint(9, model.config.vocab_size, (prompt,)).tolist()), tuple(range(prompt, prompt + new))
     )
-    medians = []
+    moments: list[float] = []
     with float32_products("default" if name == "default" else "auto"), evaluating(model):
-        for _ in range(runs):
-            moments: list[float] = []
-            run = Run(plan, GREEDY, RandomStream(0, 0))
-            engine = conditionals(model, 1, products=products)
-            drive([run], engine, after_call=partial(_note, moments))
-            medians.append(statistics.median(b - a for a, b in pairwise(moments[1:])))
-    middle = statistics.median(medians)
-    return middle, (max(medians) - min(medians)) / middle
+        engine = conditionals(model, 1, products=products)
+        drive([Run(plan, GREEDY, RandomStream(0, 0))], engine, after_call=partial(_note, moments))
+    return statistics.median(b - a for a, b in pairwise(moments[1:]))
+
+
+def middle_and_range(values: list[float]) -> tuple[float, float, float]:
+    """Median, smallest, largest."""
+    return statistics.median(values), min(values), max(values)
 
 
 def peer_rate(prompt: int, new: int) -> float:
@@ -107,15 +122,24 @@ def main() -> None:
     print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, {arguments.threads} threads")
     print(products_in_words())
     model = XLNetLMHeadModel(XLNetConfig())
-    limits = bounds(model, arguments.runs)
-    for name, (seconds, spread) in limits.items():
-        print(f"bound, {name}: {seconds * 1e3:.1f} ms (spread {spread:.0%})")
+    weights = Weights(model)
+    seconds, spread = weights.one_row(arguments.runs)
+    print(f"{weights.megabytes:.0f} MB of weights a token; with one row: {seconds * 1e3:.1f} ms (spread {spread:.0%})")
     for prompt in arguments.prompt:
-        for products in ("auto", "compiled", "torch", "default"):
-            seconds, spread = step_seconds(model, prompt, arguments.new, arguments.runs, products)
-            shares = ", ".join(f"{limit / seconds:.0%} of bound ({name})" for name, (limit, _) in limits.items())
-            rate = f"{seconds * 1e3:.1f} ms, {1 / seconds:.1f} tokens/s (spread {spread:.0%})"
-            print(f"prompt {prompt}, {products}: {rate}, {shares}")
+        for products in CONTENDERS:
+            steps, shares = [], []
+            before = weights.read()
+            for _ in range(arguments.runs):
+                steps.append(decode_steps(model, prompt, arguments.new, products))
+                after = weights.read()
+                shares.append((before + after) / 2 / steps[-1])
+                before = after
+            step, low, high = middle_and_range(steps)
+            share, least, most = middle_and_range(shares)
+            print(
+                f"prompt {prompt}, {products}: {step * 1e3:.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f}), "
+                f"{1 / step:.1f} tokens/s, {share:.0%} of the read bound ({least:.0%} to {most:.0%})"
+            )
         if arguments.peer:
             print(f"prompt {prompt}, transformers, its faster mode: {peer_rate(prompt, arguments.new):.1f} tokens/s")
 

@@ -61,7 +61,7 @@ def attend(
     values: Tensor,
     table: Tensor,
     biases: tuple[Tensor, Tensor, Tensor],
-    difference: Tensor,
+    difference: Tensor | None,
     index: Tensor,
     hidden: Tensor | None,
     blind: Tensor | None,
@@ -74,7 +74,7 @@ def attend(
         keys, values: ``[B, N, S, H]``, of equal strides, the last two dimensions dense.
         table: ``[N, T, H]`` position keys, likewise.
         biases: content, position and segment bias, ``[N, H]`` each.
-        difference: ``[N, H]``, embedding of another segment less that of the same one.
+        difference: ``[N, H]``, embedding of another segment less that of the same one; None without ``other_segment``.
         index: ``[B, R, S]`` int64, places in the table.
         hidden: ``[B, 1, R, S]``, 0 where visible and hugely negative where not, or None.
         blind: ``[B, R]`` bool, rows that see nothing, or None.
@@ -84,10 +84,11 @@ def attend(
     count, threads, dtype = keys.shape[2], torch.get_num_threads(), query.dtype
     kernels = _kernels(dtype)
     assert kernels is not None and values.stride() == keys.stride()
-    query, difference = query.contiguous(), difference.contiguous()
+    query = query.contiguous()
     out = torch.empty_like(query)
     arrays = {
-        "query": query, "key": keys, "value": values, "table": table, "difference": difference, "out": out,
+        "query": query, "key": keys, "value": values, "table": table, "out": out,
+        "difference": None if difference is None else difference.contiguous(),
         "index": index.contiguous(),
         "hidden": None if hidden is None else hidden.to(dtype).contiguous(),
         "other": None if other_segment is None else other_segment.to(dtype).contiguous(),

@@ -48,21 +48,23 @@ def choose_linear(products: Products) -> Linear:
         return nn.functional.linear
 
     def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        count = rows.numel() // rows.shape[-1]
+        wide, deep = weight.shape
+        count = rows.numel() // deep
         if not (
             1 <= count <= most
             and rows.dtype == weight.dtype == torch.float32
-            and rows.device.type == weight.device.type == "cpu"
-            and weight.numel() >= _SMALLEST
+            and rows.is_cpu
+            and weight.is_cpu
+            and wide * deep >= _SMALLEST
             and weight.is_contiguous()
             and (bias is None or (bias.is_contiguous() and bias.dtype == torch.float32))
         ):
             return nn.functional.linear(rows, weight, bias)
         rows = rows.contiguous()
-        out = torch.empty(*rows.shape[:-1], weight.shape[0])
+        out = torch.empty(*rows.shape[:-1], wide)
         kernels[count - 1](
             rows.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr(),
-            weight.shape[0], weight.shape[1], torch.get_num_threads(),
+            wide, deep, torch.get_num_threads(),
         )  # fmt: skip
         return out
 
