@@ -196,7 +196,7 @@ static void begin(const Call *c, Tile *t, int64_t task) {
   t->layout = NULL;
 }
 
-/* The gradient of the head's table to where it belongs, and zeros in its place. */
+/* The gradient of the head's table, if there is one yet, to where it belongs. */
 static void return_table(const Call *c, Tile *t) {
   const int64_t size = c->size, step = c->heads * size;
   if (!t->layout) return;
@@ -310,8 +310,7 @@ void backward(const Call *c) {
     Tile t = {0};
     lay_out(c, &t, c->scratch + omp_get_thread_num() * c->room);
     #pragma omp for schedule(dynamic, 1)
-    for (int64_t task = 0; task < c->groups * c->heads; ++task)
-    {
+    for (int64_t task = 0; task < c->groups * c->heads; ++task) {
     for (begin(c, &t, task); t.b < t.last; ++t.b) {
       prepare(c, &t, 1);
       const int64_t keys = c->keys;

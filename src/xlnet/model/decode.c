@@ -1,7 +1,7 @@
 /* Attention of a few rows over cached keys: a decode step, where every key is read once for all rows.
 
    A thread takes one head of one sequence. Scores by content and by distance, softmax and the sum of the values follow
-   one after the other with the scores of a head in cache. `basics.c` comes before this text. */
+   one after the other with the scores of a head in cache. `basics.c` and `lines.c` come before this text. */
 
 #include <omp.h>
 #if defined(__AVX512F__)
@@ -32,9 +32,8 @@ static inline void fetch(int64_t size, const real *line) {
 }
 
 /* A row with four others at a time: their sums do not wait for one another. */
-static __attribute__((noinline)) void four_dots(int64_t size, const real *restrict row, const real *restrict a,
-                                                const real *restrict b, const real *restrict c, const real *restrict d,
-                                                real *restrict out) {
+LINE void four_dots(int64_t size, const real *restrict row, const real *restrict a, const real *restrict b,
+                    const real *restrict c, const real *restrict d, real *restrict out) {
 #if defined(__AVX512F__) && !defined(DOUBLE)
   __m512 first = _mm512_setzero_ps(), second = first, third = first, fourth = first;
   for (int64_t h = 0; h < size; h += 16) { /* the last vector may be a part */
@@ -60,7 +59,7 @@ static __attribute__((noinline)) void four_dots(int64_t size, const real *restri
 #endif
 }
 
-static __attribute__((noinline)) real dot(int64_t size, const real *restrict a, const real *restrict b) {
+LINE real product_of(int64_t size, const real *restrict a, const real *restrict b) {
   real sum = 0;
   #pragma omp simd reduction(+ : sum)
   for (int64_t h = 0; h < size; ++h) sum += a[h] * b[h];
@@ -68,25 +67,10 @@ static __attribute__((noinline)) real dot(int64_t size, const real *restrict a, 
 }
 
 /* Four lines, weighted, added to another. */
-static __attribute__((noinline)) void add_four(int64_t size, const real *restrict weight, const real *restrict from,
-                                               real *restrict to) {
+LINE void add_four(int64_t size, const real *restrict weight, const real *restrict from, real *restrict to) {
   const real *restrict b = from + size, *restrict c = from + 2 * size, *restrict d = from + 3 * size;
   const real first = weight[0], second = weight[1], third = weight[2], fourth = weight[3];
   for (int64_t h = 0; h < size; ++h) to[h] += (first * from[h] + second * b[h]) + (third * c[h] + fourth * d[h]);
-}
-
-/* Scores in units of log 2 to weights that sum to one. */
-static __attribute__((noinline)) void soften(int64_t keys, real *restrict score) {
-  real top = -INFINITY, sum = 0;
-  #pragma omp simd reduction(max : top)
-  for (int64_t j = 0; j < keys; ++j) top = score[j] > top ? score[j] : top;
-  #pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < keys; ++j) {
-    score[j] = power(score[j] - top);
-    sum += score[j];
-  }
-  const real inverse = 1 / sum;
-  for (int64_t j = 0; j < keys; ++j) score[j] *= inverse;
 }
 
 static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
@@ -97,10 +81,8 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
   real *score = scratch, *content = scratch + rows * keys, *position = content + rows * size;
   for (int64_t r = 0; r < rows; ++r) {
     const real *query = c->query + ((b * rows + r) * c->heads + n) * size;
-    for (int64_t h = 0; h < size; ++h) {
-      content[r * size + h] = (query[h] + c->content_bias[n * size + h]) * units;
-      position[r * size + h] = (query[h] + c->position_bias[n * size + h]) * units;
-    }
+    add_scaled(size, query, c->content_bias + n * size, units, content + r * size);
+    add_scaled(size, query, c->position_bias + n * size, units, position + r * size);
   }
   memset(score, 0, (size_t)(rows * keys) * sizeof(real));
   const int64_t whole = keys / 4 * 4;
@@ -111,7 +93,7 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
       four_dots(size, content + r * size, at, at + size, at + 2 * size, at + 3 * size, score + r * keys + j);
   }
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t j = whole; j < keys; ++j) score[r * keys + j] += dot(size, content + r * size, key + j * size);
+    for (int64_t j = whole; j < keys; ++j) score[r * keys + j] += product_of(size, content + r * size, key + j * size);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t place = (b * rows + r) * keys;
     const int64_t *index = c->index + place;
@@ -122,28 +104,22 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
       four_dots(size, position + r * size, table + index[j] * size, table + index[j + 1] * size,
                 table + index[j + 2] * size, table + index[j + 3] * size, line + j);
     }
-    for (int64_t j = whole; j < keys; ++j) line[j] += dot(size, position + r * size, table + index[j] * size);
+    for (int64_t j = whole; j < keys; ++j) line[j] += product_of(size, position + r * size, table + index[j] * size);
     if (c->other) {
       const real *query = c->query + ((b * rows + r) * c->heads + n) * size;
-      real segment = 0;
-      for (int64_t h = 0; h < size; ++h)
-        segment += (query[h] + c->segment_bias[n * size + h]) * c->difference[n * size + h];
-      for (int64_t j = 0; j < keys; ++j) line[j] += segment * units * c->other[place + j];
+      const real segment = dot(size, query, c->segment_bias + n * size, c->difference + n * size) * units;
+      add_times(keys, c->other + place, segment, line);
     }
-    if (c->hidden)
-      for (int64_t j = 0; j < keys; ++j) line[j] += c->hidden[place + j];
-    soften(keys, line);
+    if (c->hidden) add_times(keys, c->hidden + place, 1, line);
+    const real inverse = 1 / raise(keys, highest(keys, line), line); /* weights that sum to one */
+    for (int64_t j = 0; j < keys; ++j) line[j] *= inverse;
   }
   for (int64_t r = 0; r < rows; ++r) {
     real *restrict out = c->out + ((b * rows + r) * c->heads + n) * size;
     memset(out, 0, (size_t)size * sizeof(real));
     if (c->blind && c->blind[b * rows + r]) continue;
     for (int64_t j = 0; j < whole; j += 4) add_four(size, score + r * keys + j, value + j * size, out);
-    for (int64_t j = whole; j < keys; ++j) {
-      const real weight = score[r * keys + j];
-      const real *restrict from = value + j * size;
-      for (int64_t h = 0; h < size; ++h) out[h] += weight * from[h];
-    }
+    for (int64_t j = whole; j < keys; ++j) add_times(size, value + j * size, score[r * keys + j], out);
   }
 }
 

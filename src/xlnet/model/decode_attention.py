@@ -35,7 +35,7 @@ class DecodeArguments(ctypes.Structure):
 
 @lru_cache
 def _kernels(dtype: torch.dtype) -> ctypes.CDLL | None:
-    library = load_kernels("decode", dtype)
+    library = load_kernels("decode", dtype, ("lines",))
     if library is not None:
         library.attend.argtypes, library.attend.restype = [ctypes.POINTER(DecodeArguments)], None
     return library

@@ -25,6 +25,7 @@ LINE void keep_times(int64_t count, const real *restrict from, real factor, stor
   for (int64_t h = 0; h < count; ++h) to[h] = store(from[h] * factor);
 }
 
+/* (from + bias) . other. */
 LINE real dot(int64_t count, const stored *restrict from, const real *restrict bias, const real *restrict other) {
   real sum = 0;
   #pragma omp simd reduction(+ : sum)
