@@ -2,12 +2,13 @@
 
     python benchmarks/generation.py [--prompt 64 512] [--new 48] [--runs 5] [--peer] [--threads N]
 
-The bound is the time to read the weights of a step (``sum`` over each matrix). The speed of memory wanders, so it is
-measured before and after each run, and the share is that of the run with the mean of both; the time of one
-matrix-vector product with each matrix is printed once. Position projections are not part of a step (they are cached).
-Medians over runs; the spread is (largest - smallest) / median. Products: ``auto`` is what a user gets by default,
-``compiled`` our kernel for few rows, ``torch`` the library that the engine's float32 context chose, ``default`` torch's
-own without that context. ``--peer`` adds transformers' XLNet with its cache, as torch is set.
+The bound is the time to read the weights of a step: torch's ``sum`` over each matrix or a loop in C, the faster one
+(``read_bound.py``). The speed of memory wanders, so it is measured before and after each run, and the share is that of
+the run with the mean of both; the time of one matrix-vector product by torch with each matrix is printed once.
+Position projections are not part of a step (they are cached).
+Medians over runs, with the least and the largest. Products: ``auto`` is what a user gets by default (all layers in one
+call of our kernel, where it can be built), ``torch`` the library that the engine's float32 context chose, ``default``
+torch's own without that context. ``--peer`` adds transformers' XLNet with its cache, as torch is set.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ import argparse
 import platform
 import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Literal
 
 import torch
-from torch import nn
+from read_bound import Weights
 
 from xlnet.configuration import XLNetConfig
 from xlnet.float32 import float32_products, products_in_words
@@ -33,41 +33,7 @@ from xlnet.generation.sampling import GREEDY, RandomStream
 from xlnet.model import XLNetLMHeadModel
 from xlnet.model.few_rows import Products
 
-CONTENDERS: tuple[Products | Literal["default"], ...] = ("auto", "compiled", "torch", "default")
-
-
-def timed(work: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Median seconds and relative spread."""
-    work()
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    middle = statistics.median(times)
-    return middle, (max(times) - min(times)) / middle
-
-
-class Weights:
-    """What a step must read once: every matrix except position projections, whose results are cached."""
-
-    def __init__(self, model: XLNetLMHeadModel) -> None:
-        self.matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".position." not in name]
-        self.rows = {weight.shape[1]: torch.randn(1, weight.shape[1]) for weight in self.matrices}
-
-    @property
-    def megabytes(self) -> float:
-        return sum(weight.numel() for weight in self.matrices) * 4 / 1e6
-
-    @torch.inference_mode()
-    def read(self) -> float:
-        """Seconds to read them, median of five."""
-        return timed(lambda: [weight.sum() for weight in self.matrices], 5)[0]
-
-    @torch.inference_mode()
-    def one_row(self, runs: int) -> tuple[float, float]:
-        """Seconds to multiply each with one row, and spread."""
-        return timed(lambda: [nn.functional.linear(self.rows[w.shape[1]], w) for w in self.matrices], runs)
+CONTENDERS: tuple[Products | Literal["default"], ...] = ("auto", "torch", "default")
 
 
 def _note(moments: list[float]) -> None:
@@ -123,8 +89,12 @@ def main() -> None:
     print(products_in_words())
     model = XLNetLMHeadModel(XLNetConfig())
     weights = Weights(model)
-    seconds, spread = weights.one_row(arguments.runs)
-    print(f"{weights.megabytes:.0f} MB of weights a token; with one row: {seconds * 1e3:.1f} ms (spread {spread:.0%})")
+    with torch.inference_mode():
+        one_row, read = weights.one_row(arguments.runs), weights.read()
+    print(
+        f"{weights.megabytes:.0f} MB of weights a token; read in {read * 1e3:.1f} ms "
+        f"({weights.megabytes / read / 1e3:.1f} GB/s); by torch with one row {one_row.median * 1e3:.1f} ms"
+    )
     for prompt in arguments.prompt:
         for products in CONTENDERS:
             steps, shares = [], []

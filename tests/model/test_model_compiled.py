@@ -23,7 +23,7 @@ def test_other_packages_with_an_openmp_of_their_own_do_no_harm() -> None:
         "from xlnet.model.attention_kernel import attention_kernel\n"
         "for dtype in (torch.float32, torch.bfloat16, torch.float64):\n"
         "    assert attention_kernel(dtype) is not None and pointwise._kernels(dtype) is not None, dtype\n"
-        "assert few_rows._kernels() is not None\n"
+        "assert few_rows._kernel() is not None\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -9,11 +12,10 @@ from torch import nn
 from xlnet.errors import ConfigurationError, MachineError
 from xlnet.model import compiled, few_rows
 from xlnet.model.few_rows import MOST_ROWS, choose_linear
-from xlnet.processor import Processor
 
 
 def needs_kernel() -> None:
-    if few_rows._kernels() is None:
+    if few_rows._kernel() is None:
         pytest.skip("no C compiler, or not Linux")
 
 
@@ -54,7 +56,7 @@ def test_other_dtypes_layouts_and_sizes_go_to_torch(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(few_rows, "_kernels", lambda: (refuse,) * MOST_ROWS)
+    monkeypatch.setattr(few_rows, "_kernel", lambda: refuse)
     linear = choose_linear("compiled")
     big = torch.randn(300, 400)
     with pytest.raises(ZeroDivisionError):
@@ -71,7 +73,7 @@ def test_other_dtypes_layouts_and_sizes_go_to_torch(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_a_compiler_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few_rows, "_kernels", lambda: None)
+    monkeypatch.setattr(few_rows, "_kernel", lambda: None)
     assert choose_linear("auto") is nn.functional.linear
     assert choose_linear("torch") is nn.functional.linear
     with pytest.raises(MachineError, match="C compiler"):
@@ -83,47 +85,28 @@ def test_without_a_compiler_torch_serves(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_failing_compiler_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.setattr(compiled.Path, "home", classmethod(lambda cls: tmp_path))
     monkeypatch.setattr(compiled.shutil, "which", lambda name: "/bin/false")
-    few_rows._kernels.cache_clear()
+    few_rows._kernel.cache_clear()
     try:
-        assert few_rows._kernels() is None
+        assert few_rows._kernel() is None
         assert not list(tmp_path.rglob("*.so"))
     finally:
-        few_rows._kernels.cache_clear()
+        few_rows._kernel.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("machine", "most"),
-    [
-        (Processor("AuthenticAMD", "AVX512"), MOST_ROWS),
-        (Processor("AuthenticAMD", "AVX2"), 4),
-        (Processor("GenuineIntel", "AVX2"), 4),
-        (Processor("GenuineIntel", "AVX512"), 0),
-    ],
-)
-def test_the_kind_of_processor_decides(machine: Processor, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(few_rows, "_kernels", lambda: (refuse,) * MOST_ROWS)
-    monkeypatch.setattr(few_rows, "processor", lambda: machine)
-    linear, weight = choose_linear("auto"), torch.randn(300, 400)
-    for count in range(1, MOST_ROWS + 2):
-        if count <= most:
-            with pytest.raises(ZeroDivisionError):
-                linear(torch.randn(count, 400), weight, None)
-        else:
-            linear(torch.randn(count, 400), weight, None)
-
-
-@pytest.mark.parametrize("registers", [16, 32])
-def test_every_build_gives_the_same(registers: int) -> None:
-    """Also the one for processors with fewer registers, built for this one."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("vectors", [(), ("NARROW",)])
+def test_every_build_gives_the_same(vectors: tuple[str, ...], dtype: torch.dtype) -> None:
+    """Also the one for processors with fewer and shorter vectors, built for this one."""
     needs_kernel()
-    loaded = compiled.load_compiled(f"few_rows_{registers}", few_rows.kernel_source(registers))
+    folder = Path(compiled.__file__).parent
+    source = "".join((folder / f"{name}.c").read_text() for name in ("basics", "few_rows"))
+    loaded = compiled.load_compiled("few_rows_test", source, (*compiled._BUILDS[dtype], *vectors))
+    assert loaded is not None
     torch.manual_seed(0)
-    weight, bias = torch.randn(53, 2500), torch.randn(53)
+    weight, bias = torch.randn(53, 2501, dtype=dtype), torch.randn(53, dtype=dtype)
     for count in range(1, MOST_ROWS + 1):
-        rows, out = torch.randn(count, 2500), torch.empty(count, 53)
-        pointers = [t.data_ptr() for t in (rows, weight, bias, out)]
-        few_rows._function(loaded, count)(*pointers, 53, 2500, 1)
-        torch.testing.assert_close(out, nn.functional.linear(rows, weight, bias), rtol=1e-4, atol=1e-3)
+        rows, out = torch.randn(count, 2501, dtype=dtype), torch.empty(count, 53, dtype=dtype)
+        pointers = [ctypes.c_void_p(t.data_ptr()) for t in (rows, weight, bias, out)]
+        loaded.few_rows(ctypes.c_int64(count), *pointers, *(ctypes.c_int64(n) for n in (53, 2501, 3)))
+        tolerance = 1e-12 if dtype == torch.float64 else 1e-4
+        torch.testing.assert_close(out, nn.functional.linear(rows, weight, bias), rtol=tolerance, atol=10 * tolerance)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from xlnet.errors import ConfigurationError, InputError
+from xlnet.model.decode_step import DecodeStep
 from xlnet.model.encoder import XLNetModel
 from xlnet.model.few_rows import Products, choose_linear
 from xlnet.model.geometry import ALWAYS_SEEN
@@ -89,6 +90,10 @@ class PositionKeys:
         """``[N, high - low + 1, H]`` position keys of one layer."""
         return self._tables[layer][:, low - self.low : high + 1 - self.low]
 
+    def all_keys(self, low: int, high: int) -> list[Tensor]:
+        """The same of every layer."""
+        return [self.keys(number, low, high) for number in range(len(self._tables))]
+
 
 class KeyValueCache:
     """Keys, values and their tokens; B sequences, grown in place.
@@ -101,7 +106,8 @@ class KeyValueCache:
         reach: how many positions back a row sees at most (``same_length``); None is no limit.
         clamp_len: largest distance told apart; None takes the configuration's.
         products: which matrix product decodes; see :func:`~xlnet.model.few_rows.choose_linear`. ``torch`` keeps
-            attention to torch too; otherwise a few rows take the kernel of ``decode.c`` where it can be built.
+            everything to torch; otherwise a few rows take the kernels of ``decode_step.c``, or of ``decode.c`` for
+            attention alone, where they can be built.
     """
 
     def __init__(
@@ -128,6 +134,7 @@ class KeyValueCache:
             self.reach = 0 if window is None else window
         self.linear = choose_linear(products)
         self.compiled = products != "torch"
+        self.step = DecodeStep.of(encoder) if self.compiled else None
         self.has_segments = False
         self.positions = PositionKeys(encoder)
         self._pending = 0
@@ -166,6 +173,11 @@ class KeyValueCache:
     def layer(self, number: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Views ``[B, N, stop - start, H]`` of one layer's keys and values."""
         return self._keys[number][:, :, start:stop], self._values[number][:, :, start:stop]
+
+    def all_layers(self, start: int, stop: int) -> tuple[list[Tensor], list[Tensor]]:
+        """The same of every layer."""
+        place = slice(start, stop)
+        return [keys[:, :, place] for keys in self._keys], [values[:, :, place] for values in self._values]
 
     def visible_keys(self, current: int) -> Tokens:
         """The tokens that rows of a call with ``current`` new columns may see at all."""

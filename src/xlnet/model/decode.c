@@ -10,6 +10,7 @@
 
 typedef struct {
   int64_t batch, rows, heads, size, keys;      /* B, R, N, H, S */
+  int64_t told, skipped;                       /* rows that the tables below tell of; how many of them are left out */
   int64_t head_step, batch_step, table_step;   /* entries between heads and sequences of keys, heads of the table */
   int64_t threads;
   double scale;
@@ -17,10 +18,10 @@ typedef struct {
   const real *content_bias, *position_bias, *segment_bias; /* [N, H] */
   const real *difference;                      /* [N, H] segment embedding, other less same */
   const real *key, *value, *table;             /* [B, N, S, H], [N, T, H] with the steps above */
-  const int64_t *index;                        /* [B, R, S] place in the table */
-  const real *hidden;                          /* [B, R, S] 0, or hugely negative where hidden; NULL: all visible */
-  const real *other;                           /* [B, R, S] 1 where the key is of another segment; NULL: nowhere */
-  const uint8_t *blind;                        /* [B, R] 1 for rows that see nothing; NULL: none */
+  const int64_t *index;                        /* [B, told, S] place in the table */
+  const real *hidden;                          /* [B, told, S] 0, or hugely negative where hidden; NULL: all visible */
+  const real *other;                           /* [B, told, S] 1 where the key is of another segment; NULL: nowhere */
+  const uint8_t *blind;                        /* [B, told] 1 for rows that see nothing; NULL: none */
   real *scratch;                               /* [threads, R, S + 2 H] */
   real *out;                                   /* [B, R, N, H] */
 } Decode;
@@ -95,7 +96,7 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = whole; j < keys; ++j) score[r * keys + j] += product_of(size, content + r * size, key + j * size);
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t place = (b * rows + r) * keys;
+    const int64_t place = (b * c->told + c->skipped + r) * keys;
     const int64_t *index = c->index + place;
     real *line = score + r * keys;
     for (int64_t j = 0; j < whole; j += 4) {
@@ -117,7 +118,7 @@ static void one_head(const Decode *c, int64_t b, int64_t n, real *scratch) {
   for (int64_t r = 0; r < rows; ++r) {
     real *restrict out = c->out + ((b * rows + r) * c->heads + n) * size;
     memset(out, 0, (size_t)size * sizeof(real));
-    if (c->blind && c->blind[b * rows + r]) continue;
+    if (c->blind && c->blind[b * c->told + c->skipped + r]) continue;
     for (int64_t j = 0; j < whole; j += 4) add_four(size, score + r * keys + j, value + j * size, out);
     for (int64_t j = whole; j < keys; ++j) add_times(size, value + j * size, score[r * keys + j], out);
   }

@@ -16,7 +16,9 @@ from xlnet.model.scratch import Scratch
 
 MOST_ROWS = 8
 SCRATCH = Scratch()
-_INTEGERS = ("batch", "rows", "heads", "size", "keys", "head_step", "batch_step", "table_step", "threads")
+_INTEGERS = (
+    "batch", "rows", "heads", "size", "keys", "told", "skipped", "head_step", "batch_step", "table_step", "threads",
+)  # fmt: skip
 _POINTERS = (
     "query", "content_bias", "position_bias", "segment_bias", "difference", "key", "value", "table", "index", "hidden",
     "other", "blind", "scratch", "out",
@@ -98,8 +100,8 @@ def attend(
         "segment_bias": biases[2].contiguous(),
     }  # fmt: skip
     arguments = DecodeArguments(
-        batch=batch, rows=rows, heads=heads, size=size, keys=count, head_step=keys.stride(1), batch_step=keys.stride(0),
-        table_step=table.stride(0), threads=threads, scale=size**-0.5,
+        batch=batch, rows=rows, heads=heads, size=size, keys=count, told=rows, head_step=keys.stride(1),
+        batch_step=keys.stride(0), table_step=table.stride(0), threads=threads, scale=size**-0.5,
         **{name: array.data_ptr() for name, array in arrays.items() if array is not None},
     )  # fmt: skip
     kernels.attend(ctypes.byref(arguments))

@@ -100,7 +100,6 @@ def decode(
         InputError: shapes that do not belong together.
     """
     _check(cache, ids, content, query)
-    config = encoder.config
     length = 0 if ids is None else ids.shape[1]
     parts: list[Tensor] = []
     if ids is not None and content is not None and length:
@@ -113,15 +112,15 @@ def decode(
     rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
     view = _lay_out(cache, content if length else None, query, length, rows.dtype)
     cache.positions.cover(view.low, view.high)
-    for number, layer in enumerate(layers_of(encoder)):
-        if length:
-            cache.store(number, *_projected_keys(layer.attention, rows[:, :length], cache.linear))
-        if number == config.n_layer - 1 and not need_content and length:
-            rows, view = rows[:, length:], view.rows_from(length)
-            length = 0
-        biases = cast(AttentionBiases, encoder.attention_biases[number if config.untie_r else 0])
-        if rows.shape[1]:
-            rows = _run_layer(layer, biases, rows, cache, number, view)
+    keys, values = cache.all_layers(view.start, view.stop)
+    if cache.step is not None and cache.step.serves(rows, keys[0]):
+        rows = cache.step.run(
+            rows, length, need_content, keys, values, cache.positions.all_keys(view.low, view.high), view.index,
+            view.hidden, view.blind, view.other_segment,
+        )  # fmt: skip
+        length = length if need_content else 0
+    else:
+        rows, length = _run_layers(encoder, cache, rows, length, view, need_content)
     return Decoded(
         content=rows[:, :length] if length else None,
         query=rows[:, length:] if query is not None else None,
@@ -201,6 +200,23 @@ def _range(back: Tensor, visible: Tensor) -> tuple[int, int]:
     low = int(torch.where(visible, back, far).min())
     high = int(torch.where(visible, back, -far).max())
     return (low, high) if low <= high else (0, 0)
+
+
+def _run_layers(
+    encoder: XLNetModel, cache: KeyValueCache, rows: Tensor, length: int, view: _View, need_content: bool
+) -> tuple[Tensor, int]:
+    """Layer by layer, for any number of rows; last states, and how many of them are of content rows."""
+    config = encoder.config
+    for number, layer in enumerate(layers_of(encoder)):
+        if length:
+            cache.store(number, *_projected_keys(layer.attention, rows[:, :length], cache.linear))
+        if number == config.n_layer - 1 and not need_content and length:
+            rows, view = rows[:, length:], view.rows_from(length)
+            length = 0
+        biases = cast(AttentionBiases, encoder.attention_biases[number if config.untie_r else 0])
+        if rows.shape[1]:
+            rows = _run_layer(layer, biases, rows, cache, number, view)
+    return rows, length
 
 
 def _projected_keys(attention: RelativeAttention, states: Tensor, linear: Linear) -> tuple[Tensor, Tensor]:

@@ -2,13 +2,13 @@
    backward pass is the forward pass of the gradient.
 
    Entries go in chunks of 1024 that are numbered over the whole array: dropout depends on seed and number alone, so the
-   backward pass draws the same decisions again and nothing is kept. `basics.c` comes before this text. */
+   backward pass draws the same decisions again and nothing is kept. `basics.c` and `gelu.c` come before this text. */
 
 enum { CHUNK = 1024 };
 
 typedef struct {
   int64_t count;      /* entries */
-  int64_t activation; /* 0: none; 1: x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3), the release's gelu */
+  int64_t activation; /* 0: none; 1: gelu */
   int64_t threshold;  /* a byte below it drops its entry; 0: no dropout */
   uint64_t seed;
   double scale;       /* of what is kept */
@@ -17,17 +17,6 @@ typedef struct {
   const stored *upstream; /* gradient of an activated result: the output is then that of the input; else NULL */
   stored *output;
 } Pointwise;
-
-#define SLOPE ((real)0.79788456080286536)
-#define CUBIC ((real)0.044715)
-
-/* exp(-2u). */
-static inline real decay(real x) {
-  real exponent = (real)-2.8853900817779268 * SLOPE * (x + CUBIC * x * x * x);
-  return power(exponent > 120 ? 120 : exponent);
-}
-
-static inline real gelu(real x) { return x / (1 + decay(x)); }
 
 static inline real slope(real x) {
   real e = decay(x), gate = 1 / (1 + e);

@@ -34,7 +34,7 @@ class PointwiseArguments(ctypes.Structure):
 
 @lru_cache
 def _kernels(dtype: torch.dtype) -> ctypes.CDLL | None:
-    library = load_kernels("pointwise", dtype)
+    library = load_kernels("pointwise", dtype, ("gelu",))
     if library is not None:
         library.run.argtypes, library.run.restype = [ctypes.POINTER(PointwiseArguments)], None
     return library
