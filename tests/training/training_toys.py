@@ -1,10 +1,13 @@
-"""A small recurrent language model with dropout and carried state, its endless stream, and how to run them apart."""
+"""A small recurrent language model with dropout and carried state, its endless stream; running, stopping, comparing."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,9 +20,9 @@ from xlnet.errors import XLNetError
 from xlnet.training.config import FitConfig
 from xlnet.training.contracts import Step
 from xlnet.training.distributed import Shard, World
-from xlnet.training.loop import fit
+from xlnet.training.loop import FitResult, fit
 from xlnet.training.optimizer import OptimizerConfig
-from xlnet.training.report import SilentReporter
+from xlnet.training.report import SilentReporter, StepReport
 from xlnet.training.schedule import ScheduleConfig
 
 VOCABULARY = 11
@@ -167,3 +170,61 @@ def start(output: Path, environment: dict[str, str] | None = None, **options: An
     process = PROCESSES.Process(target=train_alone, args=(output, options, environment or {}, messages))
     process.start()
     return process
+
+
+class Collector(SilentReporter):
+    """Remembers the news."""
+
+    def __init__(self) -> None:
+        self.reports: list[StepReport] = []
+        self.evaluations: list[tuple[int, dict]] = []
+        self.messages: list[str] = []
+
+    def step(self, report: StepReport) -> None:
+        self.reports.append(report)
+
+    def evaluation(self, step: int, metrics: Any) -> None:
+        self.evaluations.append((step, dict(metrics)))
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+def run(output: Path, *, model: nn.Module | None = None, stream: Any = None, objective: Any = toy_objective,
+        evaluate: Any = toy_evaluate, reporter: Any = None, save_model: Any = None, **changes: Any,
+        ) -> tuple[nn.Module, FitResult]:  # fmt: skip
+    model = model or toy_model()
+    config = toy_config(**changes)
+    stream = stream or ToyStream(lane_groups=config.accumulation)
+    reporter = reporter or SilentReporter()
+    return model, fit(
+        model, objective, stream, config, output, evaluate=evaluate, reporter=reporter, save_model=save_model
+    )
+
+
+def equal(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(parameters(a).values(), parameters(b).values(), strict=True))
+
+
+def stop_after(calls: int, act: Callable[[], None]) -> Any:
+    """The toy objective that acts once, after so many calls."""
+    count = 0
+
+    def objective(model: nn.Module, batch: ToyBatch, carried: Any) -> Step:
+        nonlocal count
+        count += 1
+        step = toy_objective(model, batch, carried)
+        if count == calls:
+            act()
+        return step
+
+    return objective
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def timeless(folder: Path) -> list[dict]:
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second", "waiting")} for r in records]
