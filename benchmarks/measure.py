@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
+
+from xlnet.processor import processor
 
 
 @dataclass
@@ -110,12 +111,7 @@ def comparison(text: str | None, backends: list[str], runs: int = 5, rounds: int
 
 def machine() -> str:
     """Processor, cores in use, load and versions."""
-    model = platform.processor() or platform.machine()
-    try:
-        with Path("/proc/cpuinfo").open() as file:
-            model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
+    model = ", ".join(sorted(processor().models)) or platform.processor() or platform.machine()
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     return (
         f"{model}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads{load}; "

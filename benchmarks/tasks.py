@@ -34,6 +34,7 @@ from task_entries import TASKS, Entry, bag_of_words, first_stage, load, majority
 from xlnet.checkpoints import read_checkpoint
 from xlnet.configuration import SummaryType
 from xlnet.errors import XLNetError
+from xlnet.processor import processor
 from xlnet.tasks.config import FineTuneConfig
 from xlnet.tasks.contract import Task
 from xlnet.tasks.finetune import TaskData, finetune
@@ -70,10 +71,9 @@ def settings(entry: Entry, seed: int, options: argparse.Namespace) -> FineTuneCo
 
 
 def bfloat16_or_float32() -> Precision:
-    """The faster arithmetic: bfloat16 where the processor multiplies in it, else it is emulated and slower."""
-    known = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    """The faster arithmetic here: not every GPU has bfloat16, and not every processor that has it gains by it."""
     gpu = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    return "bfloat16" if gpu or (known is not None and known()) else "float32"
+    return "bfloat16" if gpu or processor().bfloat16_is_faster else "float32"
 
 
 def fingerprint(*parts: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from xlnet import float32, processor
+from xlnet import float32
 from xlnet.errors import ConfigurationError, MachineError
 from xlnet.float32 import ProductErrors, choose_onednn, float32_products, product_errors
 from xlnet.processor import Processor
@@ -183,13 +183,3 @@ def test_other_devices_are_left_alone() -> None:
     for device in ("cuda", torch.device("cuda", 1), "mps"):
         with float32_products("onednn", device):
             assert switch() == before
-
-
-def test_vendor(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    found = tmp_path / "cpuinfo"
-    monkeypatch.setattr(processor, "_CPUINFO", found)
-    assert processor._vendor() == "", "no such file"
-    found.write_text("processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t: avx2\n", encoding="utf-8")
-    assert processor._vendor() == "AuthenticAMD"
-    found.write_text("processor\t: 0\nCPU implementer\t: 0x41\n", encoding="utf-8")
-    assert processor._vendor() == ""

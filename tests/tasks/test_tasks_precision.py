@@ -13,12 +13,15 @@ from task_toys import toy_config, toy_run, toy_texts, toy_tokenizer
 from test_tasks_overfit import families
 
 from xlnet.errors import ConfigurationError
+from xlnet.processor import Processor
 from xlnet.tasks.families.pairwise import PairwiseClassification
 from xlnet.tasks.fine_tuned import FineTuned
-from xlnet.tasks.predicting import autocast, predict_examples, run_rows
+from xlnet.tasks.predicting import predict_examples, run_rows
 from xlnet.tasks.squad.examples import Answer, SquadExample
 from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
+from xlnet.training import precision as precision_module
+from xlnet.training.precision import autocast
 
 PASSAGE = "The value of a class is the name of its module."
 CASES: dict[str, tuple[Any, list[Any]]] = {
@@ -80,6 +83,20 @@ def test_a_loaded_model_predicts_in_what_it_is_told(tuned: FineTuned, tmp_path: 
     assert vectors.dtype == torch.float32
     assert not torch.equal(vectors, tuned.embed(texts))
     torch.testing.assert_close(vectors, tuned.embed(texts), atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(("vendor", "count"), [("AuthenticAMD", 0), ("GenuineIntel", 1)])
+def test_who_loads_in_an_arithmetic_that_is_slower_here_is_told(
+    vendor: str, count: int, tuned: FineTuned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    machine = Processor(vendor, "AVX512", frozenset({"avx512_bf16"}))
+    monkeypatch.setattr(precision_module, "processor", lambda: machine)
+    tuned.save_pretrained(tmp_path)
+    for precision in ("float32", "bfloat16"):
+        FineTuned.from_pretrained(tmp_path, device="cpu", precision=precision).predict(["good value"])  # type: ignore[arg-type]
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == count and all("float32, which is faster here" in text for text in said)
 
 
 def test_float16_needs_a_gpu_and_words_are_checked(tuned: FineTuned) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from task_toys import toy_config, toy_texts, toy_tokenizer
 
 from xlnet.errors import TrainingError
 from xlnet.model import XLNetLMHeadModel
+from xlnet.processor import Processor
 
 SOURCE = Path(__file__).resolve().parents[2] / "benchmarks" / "tasks.py"
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
@@ -139,7 +141,11 @@ def test_every_row_has_a_task_and_settings_that_hold(
     for name in benchmark.TASKS:
         entry = benchmark.entry_of(name, options)
         assert benchmark.settings(entry, 0, options).epochs == 1.5
-    assert benchmark.bfloat16_or_float32() in ("bfloat16", "float32")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for vendor, faster in (("AuthenticAMD", "bfloat16"), ("GenuineIntel", "float32")):
+        machine = Processor(vendor, "AVX512", frozenset({"avx512_bf16"}))
+        monkeypatch.setattr(benchmark, "processor", lambda machine=machine: machine)
+        assert benchmark.bfloat16_or_float32() == faster
     assert benchmark.shown([{"value": 0.5}]) == "50.0"
     assert benchmark.shown([{"value": v} for v in (0.5, 0.7, 0.6)]) == "60.0 (50.0 to 70.0, 3 seeds)"
 

@@ -43,7 +43,8 @@ def bench(
     """Measure a pretraining step, encoding and generation, with each way of computing attention, and print a table.
 
     In float32, and in bfloat16 where the processor multiplies it. The machine's plain matrix product is measured
-    first. The full comparison with other libraries is in the benchmarks folder of the source.
+    first: it tells which of the two is the faster here. The full comparison with other libraries is in the
+    benchmarks folder of the source.
 
     Args:
         shape: size of the model: small (4 layers of width 256) or base (12 of 768)

@@ -51,7 +51,7 @@ def evaluate(
         split: fine-tuned: of a folder; by default dev
         baseline: corpus folder whose training split the unigram and bigram baselines count
         count: batches at most; by default the whole text once
-        precision: fine-tuned: arithmetic; bfloat16 is faster where the machine has it
+        precision: fine-tuned: arithmetic; bfloat16 is faster on some machines (a warning says where it is slower)
         float32_products: library for float32 matrices on a CPU: auto, default or onednn
         device: auto, cpu, cuda, cuda:N or mps
         stream: how tokens become sequences and targets

@@ -205,7 +205,7 @@ def predict(
         text_column: name of the text's column, where it is called otherwise than in training
         pair_column: name of the second text's column
         batch_size: rows at once
-        precision: arithmetic; bfloat16 is faster where the machine has it
+        precision: arithmetic; bfloat16 is faster on some machines (a warning says where it is slower)
         float32_products: library for float32 matrices on a CPU: auto, default or onednn
         device: auto, cpu, cuda, cuda:N or mps
     """

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def load_compiled(name: str, source: str, definitions: tuple[str, ...] = ()) -> 
     if compiler is None:
         return None
     flags = (*_FLAGS, *(f"-D{definition}" for definition in definitions))
-    mark = hashlib.sha256("\0".join((source, compiler, *flags, *sorted(_processor()))).encode()).hexdigest()[:16]
+    mark = hashlib.sha256("\0".join((source, compiler, *flags, *_tuned_for())).encode()).hexdigest()[:16]
     library = Path.home() / ".cache" / "xlnet" / f"{name}-{mark}.so"
     try:
         if not library.is_file():
@@ -94,17 +93,15 @@ def _build(command: list[str], source: str, library: Path) -> None:
         built.replace(library)
 
 
-@lru_cache(maxsize=1)
-def _processor() -> frozenset[str]:
+def _tuned_for() -> list[str]:
     """What the compiler tunes for, in words: the cache folder may be shared by unlike machines."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    named = {x for x in lines if x.startswith(("model name", "flags", "Features"))}
-    return frozenset({platform.machine(), *(word for line in named for word in line.split(":", 1)[-1].split())})
+    machine = processor()
+    return sorted({platform.machine(), *machine.flags, *(word for model in machine.models for word in model.split())})
 
 
 def has_bfloat16_products() -> bool:
-    """Whether the processor multiplies bfloat16; where it does not, such a product is slower than a float32 one."""
-    return platform.system() == "Linux" and bool(_processor() & {"avx512_bf16", "amx_bf16", "bf16"})
+    """Whether the kernels may multiply bfloat16; faster than float32 it need not be (:mod:`xlnet.processor`)."""
+    return platform.system() == "Linux" and processor().multiplies_bfloat16
 
 
 def has_own_products(dtype: torch.dtype) -> bool:
@@ -112,7 +109,7 @@ def has_own_products(dtype: torch.dtype) -> bool:
 
     Measured on an AMD Zen 5: 210 against 90 GFLOP/s in float32. On Intel's own processors the library does well.
     """
-    if dtype == torch.bfloat16 and "avx512_bf16" not in _processor():
+    if dtype == torch.bfloat16 and "avx512_bf16" not in processor().flags:
         return False
     return dtype in (torch.float32, torch.bfloat16) and processor().wide_and_not_intel
 

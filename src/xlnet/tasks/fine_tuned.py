@@ -7,6 +7,7 @@ classifier.predict(["a gorgeous film", "two hours I want back"])   # [{"id": "0"
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,17 +22,19 @@ from xlnet.tasks.catalog import family
 from xlnet.tasks.contract import Prediction, Task
 from xlnet.tasks.embedding import Pooling, embed_texts
 from xlnet.tasks.lora import merged
-from xlnet.tasks.predicting import autocast, evaluate_examples, predict_examples
+from xlnet.tasks.predicting import evaluate_examples, predict_examples
 from xlnet.tasks.progress import progress_bar
 from xlnet.text import XLNetTokenizer
 from xlnet.training.config import Precision
 from xlnet.training.device import choose_device
 from xlnet.training.loop import FitResult
+from xlnet.training.precision import autocast, precision_note
 from xlnet.training.run_files import write_text
 
 T = TypeVar("T")
 TASK_FILE = "task.json"
 _FORMAT = "xlnet-task-1"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class FineTuned:
             folder: with weights, tokenizer and ``task.json``.
             device: where to put the model.
             task: use this instead of ``task.json`` (a task of your own).
-            precision: arithmetic of the forward pass.
+            precision: arithmetic of the forward pass; a warning is logged where bfloat16 is slower than float32.
             float32_products: library for float32 matrices on a CPU: auto, default or onednn.
 
         Raises:
@@ -82,6 +85,8 @@ class FineTuned:
         found, metrics = (task, {}) if task is not None else read_task(folder)
         model = found.model_class.from_pretrained(folder)
         placed = model.to(choose_device(device))
+        if note := precision_note(precision, placed.device):
+            _log.warning("%s", note)
         tokenizer = XLNetTokenizer.from_pretrained(folder)
         return cls(placed, tokenizer, found, metrics, precision=precision, float32_products=float32_products)
 

@@ -18,12 +18,13 @@ from xlnet.tasks.contract import Task, TaskBatch
 from xlnet.tasks.fine_tuned import FineTuned
 from xlnet.tasks.freezing import freeze_layers
 from xlnet.tasks.lora import add_lora
-from xlnet.tasks.predicting import DevMetrics, autocast
+from xlnet.tasks.predicting import DevMetrics
 from xlnet.text import XLNetTokenizer
 from xlnet.training.contracts import Carried, Step
 from xlnet.training.distributed import World
 from xlnet.training.evaluation import evaluating
 from xlnet.training.loop import fit
+from xlnet.training.precision import autocast
 from xlnet.training.report import Reporter, default_reporter
 from xlnet.training.run_files import write_text
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
-from xlnet.errors import ConfigurationError, InputError, check_choice
+from xlnet.errors import InputError
 from xlnet.float32 import float32_products
 from xlnet.model import PretrainedModel
 from xlnet.tasks.batches import sorted_batches
@@ -17,8 +16,7 @@ from xlnet.text import XLNetTokenizer
 from xlnet.training.config import Precision
 from xlnet.training.evaluation import evaluating
 from xlnet.training.freed_memory import freed_memory_kept
-
-PRECISIONS = get_args(Precision)
+from xlnet.training.precision import autocast
 
 Advance = Callable[[int], None]
 """Called with the number of rows just done."""
@@ -73,20 +71,6 @@ def predict_examples(
     with autocast(model.device, precision):
         outputs = run_rows(model, task, rows, device=model.device, batch_size=batch_size, advance=advance)
     return task.predictions(examples, rows, outputs)
-
-
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """The arithmetic of a forward pass.
-
-    Raises:
-        ConfigurationError: no such arithmetic, or one that the device does not have.
-    """
-    check_choice("precision", precision, PRECISIONS)
-    if precision == "float16" and device.type != "cuda":
-        raise ConfigurationError(
-            f"precision='float16' needs CUDA, but the device is {device}. Use bfloat16 or float32."
-        )
-    return nullcontext() if precision == "float32" else torch.autocast(device.type, getattr(torch, precision))
 
 
 def evaluate_examples(

@@ -38,7 +38,8 @@ class FitConfig:
         optimizer: the update.
         schedule: the learning rate over the steps.
         clip_norm: limit of the global gradient norm; 0 is no limit.
-        precision: arithmetic of the forward pass; parameters stay float32. ``float16`` scales the loss and needs CUDA.
+        precision: arithmetic of the forward pass; parameters stay float32. ``bfloat16`` is the faster on most GPUs, but
+            not on every CPU (a warning says so); ``float16`` scales the loss and needs CUDA.
         float32_products: which library multiplies float32 matrices on a CPU: ``auto`` (the faster one of those that
             truly compute in float32), ``default`` (torch's) or ``onednn``; see :mod:`xlnet.float32`.
         device: ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.

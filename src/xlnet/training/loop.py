@@ -36,6 +36,7 @@ from xlnet.training.optimizer import (
     set_learning_rate,
 )
 from xlnet.training.plot import plot_metrics
+from xlnet.training.precision import check_precision
 from xlnet.training.report import Reporter, SilentReporter, StepReport, default_reporter
 from xlnet.training.run import Run
 from xlnet.training.run_files import write_folder
@@ -112,10 +113,7 @@ def fit(
     """
     world = World.from_environment()
     device = choose_device(config.device, world.local_rank)
-    if config.precision == "float16" and device.type != "cuda":
-        raise ConfigurationError(
-            f"precision='float16' needs CUDA, but the device is {device}. Use bfloat16 or float32."
-        )
+    check_precision(config.precision, device)
     if config.best_metric and evaluate is None:
         raise ConfigurationError(
             f"best_metric={config.best_metric!r} needs an evaluation, but there is no held-out data."

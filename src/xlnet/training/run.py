@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from xlnet.training.distributed import World
 from xlnet.training.guards import LossGuard
 from xlnet.training.interrupts import Interrupts
 from xlnet.training.metrics_log import MetricsLog
+from xlnet.training.precision import autocast, precision_note
 from xlnet.training.report import Reporter
 from xlnet.training.run_files import clean_partial, disk_errors, load_tensors, write_text
 from xlnet.training.run_state import (
@@ -86,6 +87,8 @@ class Run:
             CheckpointError: every checkpoint is damaged, or they belong to another model.
         """
         self._claim_folder()
+        if note := precision_note(self.config.precision, self.device):
+            self._warn(note)
         found = self.checkpoints.newest(self._warn) if self.config.resume else None
         if found is None:
             seed_everything(self.config.seed + self.world.rank)
@@ -221,9 +224,7 @@ class Run:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The arithmetic of the forward pass."""
-        if self.config.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.device.type, getattr(torch, self.config.precision))
+        return autocast(self.device, self.config.precision)
 
     def mark(self) -> dict[str, Any]:
         """Where a step began, for :meth:`rewind`."""
