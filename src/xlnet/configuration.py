@@ -17,13 +17,13 @@ from xlnet.errors import ConfigurationError, check_choice, did_you_mean
 FeedForwardActivation = Literal["gelu_tanh", "gelu", "relu"]
 AttentionType = Literal["bi", "uni"]
 SummaryType = Literal["last", "first", "mean", "attn"]
-AttentionBackend = Literal["auto", "reference", "tiles", "compiled", "sdpa"]
+AttentionBackend = Literal["auto", "reference", "tiles", "compiled", "sdpa", "flex"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "ff_activation": ("gelu_tanh", "gelu", "relu"),
     "attn_type": ("bi", "uni"),
     "summary_type": ("last", "first", "mean", "attn"),
-    "attention_backend": ("auto", "reference", "tiles", "compiled", "sdpa"),
+    "attention_backend": ("auto", "reference", "tiles", "compiled", "sdpa", "flex"),
     "summary_activation": ("tanh", "none"),
 }
 _POSITIVE = ("vocab_size", "n_layer", "d_model", "n_head", "d_head", "d_inner")
@@ -60,7 +60,8 @@ class XLNetConfig:
         num_labels: outputs of a classification head; 1 is regression.
         start_n_top: beam of answer starts in question answering.
         end_n_top: beam of answer ends for each start.
-        attention_backend: which implementation computes attention; ``auto`` picks the fastest exact one.
+        attention_backend: which implementation computes attention; ``auto`` picks the fastest exact one. ``flex``
+            trains only with ``dropatt`` 0.
         pack_padding: compute a padded batch as packed rows where that saves work (on CPU, without memory): the same
             states of real tokens, zeros at padding. False: padding has states too, as released.
         labels: names of the classes in the order of their ids, empty where none are known.

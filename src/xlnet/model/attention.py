@@ -16,6 +16,7 @@ from torch import Tensor
 from xlnet.configuration import AttentionBackend
 from xlnet.errors import ConfigurationError
 from xlnet.model.attention_compiled import can_compile, compiled_attention
+from xlnet.model.attention_flex import flexible_attention
 from xlnet.model.attention_inputs import AttentionInputs
 from xlnet.model.attention_sdpa import sdpa_attention
 from xlnet.model.attention_tiles import tiled_attention
@@ -72,6 +73,7 @@ BACKENDS: dict[str, Backend] = {
     "tiles": tiled_attention,
     "compiled": compiled_attention,
     "sdpa": sdpa_attention,
+    "flex": flexible_attention,
 }
 
 
