@@ -81,7 +81,8 @@ static void all_layers(const Step *c, int64_t me, int64_t all) {
   real *query = c->scratch, *key = query + most * deep, *value = key + most * deep, *attended = value + most * deep;
   real *sums = attended + most * deep, *inner = sums + most * width;
   real *mine = c->scratch + shared_room(c) + me * own_room(c), *scores = mine + most * width;
-  const ptrdiff_t a = share(deep, me, all), z = share(deep, me + 1, all);                 /* columns of this thread */
+  /* Columns of this thread, in results as wide as the heads together, as the states, as the inner layer. */
+  const ptrdiff_t from = share(deep, me, all), to = share(deep, me + 1, all);
   const ptrdiff_t first = share(width, me, all), stop = share(width, me + 1, all);
   const ptrdiff_t start = share(c->inner, me, all), end = share(c->inner, me + 1, all);
   int64_t rows = c->rows, count = most;
@@ -90,15 +91,15 @@ static void all_layers(const Step *c, int64_t me, int64_t all) {
     const LayerOf *layer = c->layer + l;
     if (c->content) { /* of a single sequence the content rows stand together; of several, all rows go along */
       const int64_t keyed = c->batch > 1 ? count : c->content;
-      columns(keyed, mine, layer->key, (ptrdiff_t)deep, (ptrdiff_t)width, a, z, key);
-      columns(keyed, mine, layer->value, (ptrdiff_t)deep, (ptrdiff_t)width, a, z, value);
+      columns(keyed, mine, layer->key, deep, width, from, to, key);
+      columns(keyed, mine, layer->value, deep, width, from, to, value);
     }
     if (l == c->layers - 1 && !c->need_content) { /* only the query rows go on */
       rows -= c->content, count = c->batch * rows;
       for (int64_t b = 0; b < c->batch; ++b)
         memmove(mine + b * rows * width, mine + (b * c->rows + c->content) * width, (size_t)(rows * width) * sizeof(real));
     }
-    columns(count, mine, layer->query, (ptrdiff_t)deep, (ptrdiff_t)width, a, z, query);
+    columns(count, mine, layer->query, deep, width, from, to, query);
     const Decode attention = {
       .batch = c->batch, .rows = rows, .heads = c->heads, .size = c->size, .keys = c->keys, .told = c->rows,
       .skipped = c->rows - rows, .head_step = c->head_step, .batch_step = c->batch_step, .table_step = c->table_step,
@@ -114,16 +115,16 @@ static void all_layers(const Step *c, int64_t me, int64_t all) {
       if (rows) one_head(&attention, task / c->heads, task % c->heads, scores);
     } /* the threads meet here, and at each barrier below */
     if (!rows) return;
-    columns(count, attended, layer->output, (ptrdiff_t)width, (ptrdiff_t)deep, first, stop, sums);
+    columns(count, attended, layer->output, width, deep, first, stop, sums);
     for (int64_t r = 0; r < count; ++r)
       for (ptrdiff_t d = first; d < stop; ++d) sums[r * width + d] += mine[r * width + d];
     #pragma omp barrier
     normalize(count, width, (real)c->eps, layer->norm, layer->norm_bias, sums, mine);
-    columns(count, mine, layer->inner, (ptrdiff_t)c->inner, (ptrdiff_t)width, start, end, inner);
+    columns(count, mine, layer->inner, c->inner, width, start, end, inner);
     for (int64_t r = 0; r < count; ++r)
       activate(end - start, c->activation, layer->inner_bias + start, inner + r * c->inner + start);
     #pragma omp barrier
-    columns(count, inner, layer->outer, (ptrdiff_t)width, (ptrdiff_t)c->inner, first, stop, sums);
+    columns(count, inner, layer->outer, width, c->inner, first, stop, sums);
     for (int64_t r = 0; r < count; ++r)
       for (ptrdiff_t d = first; d < stop; ++d) sums[r * width + d] += mine[r * width + d] + layer->outer_bias[d];
     #pragma omp barrier
