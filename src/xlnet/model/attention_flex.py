@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ from xlnet.model.geometry import Geometry
 # Given the numbers of a sequence, a head, a row and a key. In the kernel these are scalars, else shapes that broadcast.
 ScoreRule = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+Found = TypeVar("Found")
 
 _SMALLEST_HEAD = 16  # of the kernel's matrix products
 
@@ -174,21 +176,26 @@ class Numbers:
 
 
 def _numbers(geometry: Geometry, batch: int) -> Numbers:
-    """Those of a batch, made at the first call and kept with the geometry."""
-    kept, key = geometry.derived, f"flex numbers of {batch}"
-    if key not in kept:
-        kept[key] = Numbers.of(geometry, batch)
-    found: Numbers = kept[key]
-    return found
+    """Those of a batch."""
+    return _kept(geometry, f"flex numbers of {batch}", lambda: Numbers.of(geometry, batch))
 
 
 def _block_mask(geometry: Geometry, batch: int) -> BlockMask | None:
-    """Which blocks of keys a block of rows may skip, kept with the geometry for the other layers."""
-    kept, key = geometry.derived, f"flex blocks of {batch}"
-    if key not in kept:
-        rule, rows, keys = mask_rule(geometry, batch), geometry.rows.own_key, geometry.keys.position.shape[1]
-        kept[key] = rule and create_block_mask(rule, batch, None, rows.shape[0], keys, device=rows.device)
-    found: BlockMask | None = kept[key]
+    """Which blocks of keys a block of rows may skip."""
+    rule, own_key, keys = mask_rule(geometry, batch), geometry.rows.own_key, geometry.keys.position.shape[1]
+    if rule is None:
+        return None
+    size, device = (batch, None, own_key.shape[0], keys), own_key.device
+    return _kept(geometry, f"flex blocks of {batch}", lambda: create_block_mask(rule, *size, device=device))
+
+
+def _kept(geometry: Geometry, name: str, make: Callable[[], Found]) -> Found:
+    """What ``make`` gives, kept with the geometry for the other layers; a compiler sees by itself what is the same."""
+    if torch.compiler.is_compiling():  # and it does not follow the lock of ``derived``
+        return make()
+    if name not in geometry.derived:
+        geometry.derived[name] = make()
+    found: Found = geometry.derived[name]
     return found
 
 
