@@ -42,7 +42,8 @@ class WordPieces:
             if text[place].isspace():
                 place += 1
                 continue
-            front = "▁" if place == 0 or text[place - 1].isspace() else ""
+            begins = place == 0 or text[place - 1].isspace()
+            front = "▁" if begins and out.offsets[-1:] != [(place, place)] else ""
             for size in range(len(text) - place, -1, -1):
                 piece = front + text[place : place + size]
                 if piece in PIECES and piece:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +25,9 @@ from xlnet.generation import (
 )
 from xlnet.generation.blanks import parse
 from xlnet.generation.orders import decision_order
+from xlnet.text import XLNetTokenizer
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 TOKENIZER = WordPieces()
 SPECIAL = set(WordPieces.special_ids)
 
@@ -210,3 +215,50 @@ def test_bad_plans_are_refused() -> None:
             fill_ids(small_model(30), [], k=k)
     with pytest.raises(InputError, match="alternatives=-1"):
         fill(small_model(), TOKENIZER, "a <mask>", alternatives=-1)
+
+
+AS_TYPED = [
+    "the 🙂 <mask> sat", "Ünknown <mask> wörds, <mask:2>!", "  the\tcat\n<mask>   sat \n", "☃<mask>☃", "<mask>☃ ___",
+    "the <mask><mask:2> sat ___", "___", "<mask> 语 <mask>", "THE Cat <mask>", "a\u00a0<mask>\u3000b", "un<mask>able ☃",
+]  # fmt: skip
+
+
+def stretches(text: str) -> list[str]:
+    return re.split(r"<mask(?::\d+)?>|_{3,}", text)
+
+
+@pytest.mark.parametrize("text", AS_TYPED)
+@pytest.mark.parametrize("real", [False, True])
+def test_what_stands_outside_of_blanks_comes_back_as_it_was_typed(text: str, real: bool) -> None:
+    """Characters that the vocabulary lacks, white space of every kind, case, and nothing added at the borders."""
+    tokenizer = lower_case() if real else TOKENIZER
+    sampling = SamplingConfig(seed=len(text))
+    filled = fill(small_model(tokenizer.vocab_size), tokenizer, text, sampling=sampling, alternatives=2)
+    place = 0
+    for blank, before in zip(filled.blanks, stretches(text), strict=False):
+        assert filled.text[place:].startswith(before)
+        place += len(before)
+        content = "".join(pieces_of(tokenizer)[i] for i in blank.ids).replace("▁", " ")
+        content = content.removeprefix(" ") if before[-1:].isspace() or place == 0 else content
+        assert filled.text[place:].startswith(content)
+        place += len(content)
+        assert "<unk>" not in blank.text and not any("<unk>" in other.text for other in blank.alternatives)
+    assert filled.text[place:] == stretches(text)[-1]
+    assert "<unk>" not in filled.text
+
+
+def lower_case() -> XLNetTokenizer:
+    return XLNetTokenizer.from_pretrained(GOLDEN / "text" / "spiece.model", lower=True)
+
+
+def pieces_of(tokenizer: XLNetTokenizer | WordPieces) -> Sequence[str]:
+    return PIECES if isinstance(tokenizer, WordPieces) else tokenizer.pieces
+
+
+def test_an_added_word_keeps_the_space_before_it() -> None:
+    tokenizer = lower_case().with_tokens(["[x]"])
+    rule = BlankConstraint(allowed=(tokenizer.vocab_size - 1,))
+    model = small_model(tokenizer.vocab_size)
+    assert fill(model, tokenizer, "The <mask> Sat", constraints={0: rule}).text == "The [x] Sat"
+    free = BlankConstraint(allowed=rule.allowed, spacing=False)
+    assert fill(model, tokenizer, "The (<mask>) Sat", constraints={0: free}).text == "The ([x]) Sat"

@@ -36,10 +36,12 @@ class Template:
     """A text with blanks, encoded.
 
     Attributes:
-        segments: ids of the text before, between and after the blanks, one more than there are blanks.
+        stretches: the text before, between and after the blanks as it was typed, one more than there are blanks.
+        segments: their ids.
         blanks: in the order of the text.
     """
 
+    stretches: tuple[str, ...]
     segments: tuple[tuple[int, ...], ...]
     blanks: tuple[Blank, ...]
 
@@ -53,6 +55,22 @@ class Template:
             ids.extend(segment)
         return ids, places
 
+    def filled(self, contents: Sequence[Sequence[int]], tokenizer: Tokenizer) -> str:
+        """The text as it was typed, with the pieces of each blank in its place.
+
+        Ids could not give it back: case, accents and white space are normalized, unknown characters have no piece.
+        White space before a blank goes only where a piece that starts no word was put behind it.
+        """
+        text = self.stretches[0]
+        for blank, ids, after in zip(self.blanks, contents, self.stretches[1:], strict=True):
+            content = _spaced(ids, tokenizer)
+            if blank.opens_word and bool(tokenizer.starts_word[ids[0]]):
+                content = content.removeprefix(" ")
+            elif blank.opens_word:
+                text = text.rstrip()
+            text += content + after
+        return text
+
 
 def parse(text: str, tokenizer: Tokenizer) -> Template:
     """Split a text at its blanks and encode what stands between them.
@@ -60,11 +78,13 @@ def parse(text: str, tokenizer: Tokenizer) -> Template:
     Raises:
         InputError: no blank in the text, or ``<mask:n>`` whose n is no positive number.
     """
+    stretches: list[str] = []
     segments: list[tuple[int, ...]] = []
     blanks: list[Blank] = []
     end = 0
     for found in _BLANK.finditer(text):
         before = text[end : found.start()]
+        stretches.append(before)
         segments.append(_encode(before, tokenizer, glued=bool(blanks)))
         blanks.append(Blank(_length(found), (not before.strip() and not blanks) or before[-1:].isspace()))
         end = found.end()
@@ -73,7 +93,12 @@ def parse(text: str, tokenizer: Tokenizer) -> Template:
             f"The text {text!r} holds no blank: write <mask> for one piece, <mask:n> for n pieces, ___ for any number."
         )
     segments.append(_encode(text[end:], tokenizer, glued=True))
-    return Template(tuple(segments), tuple(blanks))
+    return Template((*stretches, text[end:]), tuple(segments), tuple(blanks))
+
+
+def _spaced(ids: Sequence[int], tokenizer: Tokenizer) -> str:
+    """Text of pieces with the space in front that ``decode`` leaves out at the beginning of a text."""
+    return tokenizer.decode([ids[0], *ids])[len(tokenizer.decode([ids[0]])) :]
 
 
 def _length(found: re.Match[str]) -> int | None:

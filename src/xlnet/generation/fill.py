@@ -73,7 +73,7 @@ class Filling:
     """A text without blanks.
 
     Attributes:
-        text: the whole text, decoded as one.
+        text: the whole text; what stands outside of the blanks is as it was typed.
         blanks: in the order of the text.
         log_prob: joint log-probability of all filled pieces under the model (temperature 1, nothing banned), in nats.
         ids: the whole text.
@@ -158,7 +158,7 @@ def fill(
         plan, places = plan_for([int(length or 0) for length in lengths])
         run = Run(plan, sampling, RandomStream(sampling.seed, 0), mask)
         drive([run], conditionals(model, 1), method=method, k=k)
-        return _filling(model, tokenizer, run, places, alternatives)
+        return _filling(model, tokenizer, template, run, places, alternatives)
 
 
 def _masks(
@@ -182,7 +182,12 @@ def _masks(
 
 
 def _filling(
-    model: XLNetLMHeadModel, tokenizer: Tokenizer, run: Run, places: list[list[int]], alternatives: int
+    model: XLNetLMHeadModel,
+    tokenizer: Tokenizer,
+    template: Template,
+    run: Run,
+    places: list[list[int]],
+    alternatives: int,
 ) -> Filling:
     ids = list(run.plan.tokens)
     log_prob = dict(zip(run.plan.targets, run.log_probs, strict=True))
@@ -195,7 +200,8 @@ def _filling(
         total = math.fsum(log_prob[spot] for spot in spots)
         blanks.append(FilledBlank(tokenizer.decode(list(own)).strip(), own, total, others))
     joint = math.fsum(run.log_probs)
-    return Filling(tokenizer.decode(ids), tuple(blanks), joint, tuple(ids), run.calls, tuple(run.accepted))
+    text = template.filled([blank.ids for blank in blanks], tokenizer)
+    return Filling(text, tuple(blanks), joint, tuple(ids), run.calls, tuple(run.accepted))
 
 
 def _alternatives(
