@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from xlnet.errors import ConfigurationError, check_choice, did_you_mean
+from xlnet.errors import ConfigurationError, check_choice, did_you_mean, known_keys
 
 FeedForwardActivation = Literal["gelu_tanh", "gelu", "relu"]
 AttentionType = Literal["bi", "uni"]
@@ -30,6 +30,7 @@ _POSITIVE = ("vocab_size", "n_layer", "d_model", "n_head", "d_head", "d_inner")
 _RATES = ("dropout", "dropatt", "summary_dropout")
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class XLNetConfig:
     """All that is needed to build a model; nothing that only a run needs (learning rate, paths ...).

@@ -6,8 +6,13 @@ The command line prints the message alone, without a traceback, and exits with `
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import functools
 from collections.abc import Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class XLNetError(Exception):
@@ -62,3 +67,24 @@ def check_choice(key: str, value: object, allowed: Iterable[str]) -> None:
     if value not in known:
         hint = did_you_mean(str(value), known)
         raise ConfigurationError(f"{key}={value!r} is not known; it must be one of {', '.join(known)}.{hint}")
+
+
+def known_keys(cls: type[T]) -> type[T]:
+    """Class decorator above ``@dataclass``: a key that is no field is an error of ours, with the nearest field.
+
+    Python's own would be a bare ``TypeError``. Signature, help and type checkers see the dataclass as it is.
+    """
+    settings: Any = cls
+    plain = settings.__init__
+    fields = [field.name for field in dataclasses.fields(settings) if field.init]
+
+    @functools.wraps(plain)
+    def __init__(self: Any, *given: Any, **values: Any) -> None:
+        for key in values:
+            if key not in fields:
+                hint = did_you_mean(key, fields) or f" There are: {', '.join(fields)}."
+                raise ConfigurationError(f"{cls.__name__}: key {key!r} is not known.{hint}")
+        plain(self, *given, **values)
+
+    settings.__init__ = __init__
+    return cls

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from xlnet.errors import ConfigurationError
+from xlnet.errors import ConfigurationError, known_keys
 from xlnet.generation.engine import Conditionals, Rows
 from xlnet.generation.plan import FillPlan
 
 
+@known_keys
 @dataclass(frozen=True)
 class BeamConfig:
     """Beam search.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from xlnet.errors import ConfigurationError, InputError
+from xlnet.errors import ConfigurationError, InputError, known_keys
 from xlnet.generation.beam import BeamConfig, beam_search
 from xlnet.generation.engine import Conditionals, Rows, conditionals, evaluating
 from xlnet.generation.methods import Run, check_method, drive
@@ -22,6 +22,7 @@ from xlnet.model.language_model import XLNetLMHeadModel
 Stream = Callable[[int, str], None]
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
     """What to generate.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xlnet.batch import check_ids
-from xlnet.errors import ConfigurationError, InputError
+from xlnet.errors import ConfigurationError, InputError, known_keys
 from xlnet.generation.engine import evaluating
 from xlnet.generation.protocols import Tokenizer
 from xlnet.generation.score import chosen_log_probs
@@ -27,6 +27,7 @@ from xlnet.model.encoder import XLNetModel
 from xlnet.model.language_model import XLNetLMHeadModel
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class WalkConfig:
     """How a long text is walked.

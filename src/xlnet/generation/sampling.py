@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xlnet.errors import ConfigurationError, InputError
+from xlnet.errors import ConfigurationError, InputError, known_keys
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
     """How a token is chosen from its distribution.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xlnet.errors import ConfigurationError
+from xlnet.errors import ConfigurationError, known_keys
 from xlnet.pretraining.draws import Draws
 
 _KEY = "any_subset"
@@ -22,6 +22,7 @@ _NEEDS = (
 )  # fmt: skip
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class AnySubsetConfig:
     """How many batches are any-subset ones, and how much they hide.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from xlnet.errors import ConfigurationError, check_choice
+from xlnet.errors import ConfigurationError, check_choice, known_keys
 from xlnet.pretraining.any_subset import AnySubsetConfig
 from xlnet.pretraining.permutation import OrderKind
 from xlnet.pretraining.spans import SpanRule
@@ -15,6 +15,7 @@ MemoryReset = Literal["lane", "document", "never"]
 SPECIAL_TOKENS = 3  # <sep> after A, <sep> after B, <cls>
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
     """How text becomes sequences ``[reused part | A | <sep> | B | <sep> | <cls>]`` with targets and an order.

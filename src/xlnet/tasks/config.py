@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from xlnet.errors import ConfigurationError, check_choice
+from xlnet.errors import ConfigurationError, check_choice, known_keys
 from xlnet.float32 import FLOAT32_PRODUCTS, Float32Products
 from xlnet.training.config import FitConfig, Precision
 from xlnet.training.optimizer import OptimizerConfig
 from xlnet.training.schedule import ScheduleConfig, ScheduleKind
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class FineTuneConfig:
     """How to fine-tune; the defaults follow BERT's procedure with the paper's learning rate (XLNet table 8).

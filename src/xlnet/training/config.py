@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from xlnet.errors import ConfigurationError, check_choice
+from xlnet.errors import ConfigurationError, check_choice, known_keys
 from xlnet.float32 import FLOAT32_PRODUCTS, Float32Products
 from xlnet.training.optimizer import OptimizerConfig
 from xlnet.training.schedule import ScheduleConfig
@@ -28,6 +28,7 @@ _FREE_ON_RESUME = {
 }  # fmt: skip
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class FitConfig:
     """How long, how, and how safely to train.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from xlnet.errors import ConfigurationError, check_choice
+from xlnet.errors import ConfigurationError, check_choice, known_keys
 from xlnet.training.release_adam import ReleaseAdam
 
 LayerOf = Callable[[str], int | None]
@@ -27,6 +27,7 @@ _EMBEDDING = re.compile(r"(?:^|\.)(?:word_embedding|mask_embedding|mask_emb)(?:\
 _CHOICES = {"kind": ("adamw", "release"), "layer_decay_mode": ("lr", "gradient")}
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
     """How parameters are updated.

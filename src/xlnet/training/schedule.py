@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from xlnet.errors import ConfigurationError, check_choice
+from xlnet.errors import ConfigurationError, check_choice, known_keys
 
 ScheduleKind = Literal["linear", "cosine", "constant"]
 _KINDS = ("linear", "cosine", "constant")
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
     """Shape of the learning rate over a run.

@@ -7,13 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from xlnet.errors import ConfigurationError, check_choice
+from xlnet.errors import ConfigurationError, check_choice, known_keys
 from xlnet.pretraining.corpus.readers import TextFormat
 from xlnet.pretraining.corpus.sentences import SentenceSplitter
 
 SplitSentences = Literal["auto", "always", "never"]
 
 
+@known_keys
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
     """How text becomes a corpus. All but ``workers`` shape the result; equal settings give equal bytes.
