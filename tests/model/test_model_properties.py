@@ -1,4 +1,4 @@
-"""What must hold for every input: no leak, padding and batch invisible, memory as one long text, errors that speak."""
+"""What must hold for every input: no leak, padding and batch invisible, errors that speak."""
 
 from __future__ import annotations
 
@@ -6,46 +6,12 @@ import itertools
 
 import pytest
 import torch
+from small_models import ORDER, SMALL, encoder, gradients_of, language_model, same
 from torch import Tensor
 
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, InputError
-from xlnet.model import (
-    Memory,
-    XLNetForMultipleChoice,
-    XLNetForQuestionAnswering,
-    XLNetForSequenceClassification,
-    XLNetForTokenClassification,
-    XLNetLMHeadModel,
-    XLNetModel,
-)
-
-SMALL = XLNetConfig(
-    vocab_size=50, n_layer=3, d_model=24, n_head=3, d_head=6, d_inner=32, dropout=0.0, dropatt=0.0,
-    initializer_range=0.5, summary_dropout=0.0,
-)  # fmt: skip
-
-
-def encoder(seed: int = 0, **changes: object) -> XLNetModel:
-    torch.manual_seed(seed)
-    return XLNetModel(SMALL.replace(**changes)).double().eval()
-
-
-def language_model(seed: int = 0, **changes: object) -> XLNetLMHeadModel:
-    torch.manual_seed(seed)
-    return XLNetLMHeadModel(SMALL.replace(**changes)).double().eval()
-
-
-def same(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> bool:
-    return a.shape == b.shape and bool((a - b).abs().max() < tolerance)
-
-
-def gradients_of(model: torch.nn.Module) -> list[Tensor]:
-    """Copies; a parameter that took no part (segments not given) counts as zero."""
-    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
-
-
-ORDER = torch.tensor([[1, 3, 0, 5, 2, 4]])  # place of each position in the factorization 2, 0, 4, 1, 5, 3
+from xlnet.model import Memory, XLNetLMHeadModel, XLNetModel
 
 
 def test_tokens_see_what_the_order_allows_and_nothing_else() -> None:
@@ -147,17 +113,6 @@ def test_padding_is_invisible_on_either_side_and_in_any_mask_dtype(dtype: torch.
     assert same(out[0, 2:], alone) and same(out[1, :5], alone)
 
 
-@pytest.mark.parametrize("kind", ["last", "first", "mean", "attn"])
-def test_summaries_skip_padding(kind: str) -> None:
-    torch.manual_seed(0)
-    model = XLNetForSequenceClassification(SMALL.replace(summary_type=kind)).double().eval()
-    text = [10, 11, 12, 4, 3]
-    ids = torch.tensor([[5, 5, *text], [*text, 5, 5]])
-    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])
-    alone = model(torch.tensor([text])).logits
-    assert same(model(ids, mask).logits, alone.expand(2, -1))
-
-
 def test_batch_composition_changes_nothing() -> None:
     """Unlike rows of unlike lengths, with order, segments and directions, equal themselves run alone."""
     model = encoder()
@@ -196,85 +151,6 @@ def test_reversed_lane_is_the_mirror_of_a_forward_one() -> None:
     batch = torch.cat([ids, ids.flip(1), ids])
     out = model(batch, direction=torch.tensor([1, -1, 1])).content
     assert same(out[0:1], plain) and same(out[1:2].flip(1), plain) and same(out[2:3], plain)
-
-
-@pytest.mark.parametrize("changes", [{"attn_type": "uni"}, {"attn_type": "bi"}, {"attn_type": "uni", "clamp_len": 3}])
-def test_memory_equals_one_long_window_where_visibility_is_causal(changes: dict[str, object]) -> None:
-    model = encoder(mem_len=8, **changes)
-    ids = torch.randint(0, 50, (2, 8), generator=torch.Generator().manual_seed(1))
-    whole = model(ids, order=torch.arange(8).expand(2, -1)).content
-    half = torch.arange(4).expand(2, -1)
-    first = model(ids[:, :4], order=half)
-    second = model(ids[:, 4:], order=half, memory=first.memory)
-    assert same(first.content, whole[:, :4]) and same(second.content, whole[:, 4:])
-
-
-def test_memory_of_padded_rows_stays_invisible() -> None:
-    """A padded first segment, a padded second segment, and both: all equal the texts without padding (case 9)."""
-    model = encoder(mem_len=3)
-    first, second = [10, 11], [12, 13, 14]
-    memory = model(torch.tensor([first])).memory
-    expected = model(torch.tensor([second]), memory=memory).content[0]
-    left, right = [5, 5, *first], [*first, 5, 5]
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0]])
-    memory = model(torch.tensor([left, right]), mask).memory
-    assert memory.valid.tolist() == [[False, True, True]] * 2
-    out = model(torch.tensor([second, second]), memory=memory).content
-    assert same(out[0], expected) and same(out[1], expected)
-    ids = torch.tensor([[5, *second], [*second, 5]])
-    mask = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 0]])
-    out = model(ids, mask, memory=memory).content
-    assert same(out[0, 1:], expected) and same(out[1, :3], expected)
-
-
-def test_memory_shape_reuse_and_reset() -> None:
-    model = encoder(mem_len=4)
-    ids = torch.randint(0, 50, (3, 6), generator=torch.Generator().manual_seed(1))
-    memory = model(ids).memory
-    assert memory.states.shape == (3, 3, 4, 24) and not memory.states.requires_grad
-    assert encoder(mem_len=4, reuse_len=3)(ids).memory.valid.sum(1).tolist() == [3, 3, 3]
-    empty = Memory.empty(model.config, 3, dtype=torch.float64)
-    assert same(model(ids, memory=empty).content, model(ids).content)
-    partly = memory.reset(torch.tensor([False, True, False]))
-    out = model(ids, memory=partly).content
-    assert same(out[1], model(ids).content[1]) and same(out[0], model(ids, memory=memory).content[0])
-    assert same(
-        model(ids[1:2], memory=memory.select(torch.tensor([1]))).content[0], model(ids, memory=memory).content[1]
-    )
-    assert encoder()(ids).memory is None
-    again = Memory.from_dict(memory.to_dict())
-    assert torch.equal(again.states, memory.states) and torch.equal(again.valid, memory.valid)
-
-
-def test_older_memory_is_kept_behind_newer() -> None:
-    model = encoder(mem_len=5)
-    ids = torch.randint(0, 50, (2, 3), generator=torch.Generator().manual_seed(1))
-    first = model(ids).memory
-    second = model(ids, memory=first).memory
-    assert torch.equal(second.states[:, :, :2], first.states[:, :, 3:]) and second.valid.all()
-
-
-def test_memory_may_be_longer_at_evaluation_than_in_training() -> None:
-    short, long = encoder(mem_len=2, attn_type="uni"), encoder(mem_len=12, attn_type="uni")
-    long.load_state_dict(short.state_dict())
-    ids = torch.randint(0, 50, (1, 12), generator=torch.Generator().manual_seed(1))
-    memory, pieces = None, []
-    for part in ids.split(4, dim=1):
-        out = long(part, memory=memory)
-        memory = out.memory
-        pieces.append(out.content)
-    assert same(torch.cat(pieces, dim=1), long(ids).content)
-
-
-def test_same_length_limits_how_far_back_a_token_sees() -> None:
-    model = encoder(attn_type="uni", same_length=True, mem_len=3, n_layer=1)
-    ids = torch.randint(0, 50, (1, 8), generator=torch.Generator().manual_seed(1))
-    memory = model(ids[:, :4]).memory
-    base = model(ids[:, 4:], memory=memory).content
-    moved = Memory(memory.states.clone(), memory.valid, memory.direction)
-    moved.states[:, :, 0] += 1.0  # the oldest memory: three back from the first token, out of reach for the others
-    changes = (model(ids[:, 4:], memory=moved).content - base).abs().amax(-1)[0] > 0
-    assert changes.tolist() == [True, False, False, False]
 
 
 def test_tied_biases_are_one_set_and_odd_head_sizes_work() -> None:
@@ -318,52 +194,6 @@ def test_dropout_is_off_in_eval_mode_and_on_in_training() -> None:
     assert torch.equal(model(ids).content, model(ids).content)
     model.train()
     assert not torch.equal(model(ids).content, model(ids).content)
-
-
-def test_question_answering_beams() -> None:
-    torch.manual_seed(0)
-    model = XLNetForQuestionAnswering(SMALL.replace(start_n_top=2, end_n_top=3)).double().eval()
-    ids = torch.tensor([[7, 8, 9, 10, 4, 3], [7, 8, 4, 3, 5, 5]])
-    mask = torch.tensor([[1] * 6, [1, 1, 1, 1, 0, 0]])
-    out = model(ids, mask, p_mask=torch.tensor([[False] * 4 + [True] * 2] * 2))
-    assert out.end_top_log_probs.shape == (2, 6)
-    for values in (out.start_top_log_probs, out.end_top_log_probs, out.start_log_probs):
-        assert (values <= 0).all()
-    ends = out.end_top_log_probs.view(2, 2, 3)
-    assert (ends[..., :-1] >= ends[..., 1:]).all(), "ends of one start stand together, best first"
-    named = model(ids, mask, cls_index=torch.tensor([5, 3]))
-    assert same(model(ids, mask).cls_logits, named.cls_logits), "<cls> is the last real token by default"
-    short = XLNetForQuestionAnswering(SMALL).double().eval()(ids[:, :3])
-    assert short.start_top_index.shape == (2, 3) and short.end_top_index.shape == (2, 9)
-
-
-def test_question_answering_loss_ignores_answers_outside_the_window() -> None:
-    torch.manual_seed(0)
-    model = XLNetForQuestionAnswering(SMALL).double().eval()
-    ids = torch.tensor([[7, 8, 9, 10, 4, 3], [9, 8, 7, 10, 4, 3]])
-    start, end = torch.tensor([1, 17]), torch.tensor([2, 18])
-    both = model(ids, start_positions=start, end_positions=end, is_impossible=torch.tensor([0, 1]))
-    alone = model(ids[:1], start_positions=start[:1], end_positions=end[:1])
-    answerability = torch.nn.functional.binary_cross_entropy_with_logits(
-        both.cls_logits, torch.tensor([0.0, 1.0], dtype=torch.float64)
-    )
-    assert same(both.loss, alone.loss + 0.5 * answerability)
-    assert start.shape == (2,)
-
-
-def test_multiple_choice_and_token_classification_shapes() -> None:
-    ids = torch.randint(0, 50, (2, 3, 5))
-    out = XLNetForMultipleChoice(SMALL)(ids, labels=torch.tensor([0, 2]))
-    assert out.logits.shape == (2, 3) and out.loss.ndim == 0
-    tags = XLNetForTokenClassification(SMALL.replace(num_labels=4))
-    out = tags(ids[:, 0], labels=torch.tensor([[0, 1, 2, 3, -100]] * 2))
-    assert out.logits.shape == (2, 5, 4) and out.loss.isfinite()
-
-
-def test_several_labels_at_once() -> None:
-    model = XLNetForSequenceClassification(SMALL.replace(num_labels=3))
-    out = model(torch.randint(0, 50, (2, 5)), labels=torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
-    assert out.example_loss.shape == (2,) and out.loss.isfinite()
 
 
 @pytest.mark.parametrize(

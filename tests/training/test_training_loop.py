@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from training_toys import (
-    Collector,
-    ToyBatch,
-    ToyStream,
-    equal,
-    parameters,
-    run,
-    toy_model,
-    toy_objective,
-)
+from training_toys import Collector, ToyBatch, ToyStream, equal, parameters, run, toy_model, toy_objective
 
 from xlnet.errors import ConfigurationError
 from xlnet.training.contracts import Step

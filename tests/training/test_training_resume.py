@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 from torch import nn
-from training_toys import (
-    Collector,
-    ToyStream,
-    equal,
-    interrupt,
-    run,
-    stop_after,
-    timeless,
-    toy_model,
-)
+from training_toys import Collector, ToyStream, equal, interrupt, run, stop_after, timeless, toy_model
 
 from xlnet.errors import CheckpointError, ConfigurationError, Interrupted
 from xlnet.training.optimizer import OptimizerConfig

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from training_toys import (
-    ToyBatch,
-    ToyStream,
-    equal,
-    run,
-    stop_after,
-    toy_model,
-    toy_objective,
-)
+from training_toys import ToyBatch, ToyStream, equal, run, stop_after, toy_model, toy_objective
 
 from xlnet.errors import MachineError, TrainingError
 from xlnet.training.contracts import Step
