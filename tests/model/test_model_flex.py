@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable
 
 import pytest
@@ -66,8 +65,8 @@ def wide(name: str) -> AttentionInputs:
 
 
 @pytest.mark.slow
-def test_the_kernel_in_a_compiled_model_without_gradients_only() -> None:
-    """What a compiler is given on CPU: the kernel for inference, the written-out form for training; both right."""
+def test_a_compiler_on_cpu_is_given_the_written_out_form() -> None:
+    """In one graph, with and without gradients."""
     graphs: list[str] = []
 
     def keep(graph: torch.fx.GraphModule, examples: list[Tensor]) -> Callable[..., object]:
@@ -78,21 +77,9 @@ def test_the_kernel_in_a_compiled_model_without_gradients_only() -> None:
     compiled = torch.compile(flexible_attention, backend=keep, fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(compiled(inputs), reference_attention(inputs), rtol=1e-5, atol=1e-5)
-    assert "flex_attention" in graphs[-1]
     learning = dataclasses.replace(inputs, query=inputs.query.clone().requires_grad_())
     torch.testing.assert_close(compiled(learning), reference_attention(inputs), rtol=1e-5, atol=1e-5)
-    assert "flex_attention" not in graphs[-1]
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
-@pytest.mark.parametrize("name", ["pretraining", "explicit with memory"])
-def test_compiled_on_cpu(name: str) -> None:
-    """The kernel itself, which takes minutes to build at first."""
-    inputs = wide(name)
-    with torch.no_grad():
-        found = torch.compile(flexible_attention, fullgraph=True)(inputs)
-    torch.testing.assert_close(found, reference_attention(inputs), rtol=1e-5, atol=1e-5)
+    assert graphs and not any("flex_attention" in graph for graph in graphs)
 
 
 def test_training_with_dropout_of_weights_is_refused() -> None:
@@ -114,4 +101,4 @@ def test_only_who_asks_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for compiling in (False, True):
         monkeypatch.setattr(torch.compiler, "is_compiling", lambda compiling=compiling: compiling)
         assert choose_backend("auto", inputs) is not flexible_attention
-        assert (attention_flex._kernel(inputs) is None) is not compiling
+        assert attention_flex._kernel(inputs) is None, "no CUDA"

@@ -4,9 +4,9 @@
 rows and keys; of size R times S there is only what a user gives as ``visible``. The scores by distance ``[B, N, R, T]``
 do exist before the kernel: memory grows with the square of the length, as with SDPA.
 
-The kernel (``torch.nn.attention.flex_attention``) serves CUDA, compiled at its first use, and a CPU inside the caller's
-``torch.compile`` without gradients: torch has no backward pass of it on CPU. Everywhere else (CPU, float64, heads below
-16 numbers) the same two functions are asked about all pairs at once and a plain softmax follows: equal numbers and all
+The kernel (``torch.nn.attention.flex_attention``) serves CUDA, compiled at its first use. On CPU it has no backward
+pass, and torch 2.13 cannot lower these rules to it there. On CPU, in float64 and for heads below
+16 numbers the same two functions are asked about all pairs at once and a plain softmax follows: equal numbers and all
 gradients, at the reference's cost. On CUDA the kernel sums gradients of the scores by distance and by segment in no
 fixed order, so equal runs agree to rounding only. It knows no dropout of weights.
 """
@@ -202,13 +202,11 @@ def _kept(geometry: Geometry, name: str, make: Callable[[], Found]) -> Found:
 def _kernel(inputs: AttentionInputs) -> Callable[..., Any] | None:
     """The fused kernel where it can serve these inputs, else None."""
     query = inputs.query
-    if query.dtype == torch.float64 or query.shape[-1] < _SMALLEST_HEAD or torch.jit.is_tracing():  # type: ignore[attr-defined]
+    if query.device.type != "cuda" or query.dtype == torch.float64 or query.shape[-1] < _SMALLEST_HEAD:
         return None
-    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
-    if query.device.type == "cuda" and find_spec("triton") is not None:
-        return flex_attention if compiling else _compiled_kernel()
-    learning = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.tensors)
-    return flex_attention if compiling and query.device.type == "cpu" and not learning else None
+    if torch.jit.is_tracing() or torch.compiler.is_exporting() or find_spec("triton") is None:  # type: ignore[attr-defined]
+        return None
+    return flex_attention if torch.compiler.is_compiling() else _compiled_kernel()
 
 
 @cache
