@@ -4,11 +4,12 @@
 rows and keys; of size R times S there is only what a user gives as ``visible``. The scores by distance ``[B, N, R, T]``
 do exist before the kernel: memory grows with the square of the length, as with SDPA.
 
-The kernel (``torch.nn.attention.flex_attention``) serves CUDA, compiled at its first use. On CPU it has no backward
-pass, and torch 2.13 cannot lower these rules to it there. On CPU, in float64 and for heads below
-16 numbers the same two functions are asked about all pairs at once and a plain softmax follows: equal numbers and all
-gradients, at the reference's cost. On CUDA the kernel sums gradients of the scores by distance and by segment in no
-fixed order, so equal runs agree to rounding only. It knows no dropout of weights.
+The kernel (``torch.nn.attention.flex_attention``) serves CUDA, compiled at its first use; no GPU was at hand, so that
+it has not run yet (``benchmarks/gpu.py`` checks it). On CPU it has no backward pass, and torch 2.13 failed to build it
+in the case that was tried. Everywhere but on CUDA, and there in float64 and for heads below 16 numbers, the same two
+functions are asked about all pairs at once and a plain softmax follows: equal numbers and all gradients, at the
+reference's cost. On CUDA the kernel sums gradients of the scores by distance and by segment in no fixed order, so equal
+runs agree to rounding only. It knows no dropout of weights.
 """
 
 from __future__ import annotations
