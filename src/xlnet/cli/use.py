@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from xlnet.cli.parsing import read_lines
@@ -54,19 +55,19 @@ def fill(
         float32_products: library for float32 matrices on a CPU: auto, default or onednn
         sampling: how pieces are chosen; by default the most probable
     """
-    network, tokenizer = load(model, device)
-    for text in gather(texts, input, field):
-        with chosen_products(float32_products, network.device):
+    lines = gather(texts, input, field)
+    with opened(model, device, float32_products) as (network, tokenizer):
+        for text in lines:
             filled = fill_text(
                 network, tokenizer, text, sampling=sampling, method=method, k=k, alternatives=alternatives
             )
-        if json:
-            print_json(filled)
-            continue
-        print(filled.text)
-        for number, blank in enumerate(filled.blanks, start=1):
-            others = ", ".join(f"{other.text} ({other.probability:.1%})" for other in blank.alternatives)
-            print(f"  blank {number}: {blank.text!r}, log p {blank.log_prob:.2f}; {others}")
+            if json:
+                print_json(filled)
+                continue
+            print(filled.text)
+            for number, blank in enumerate(filled.blanks, start=1):
+                others = ", ".join(f"{other.text} ({other.probability:.1%})" for other in blank.alternatives)
+                print(f"  blank {number}: {blank.text!r}, log p {blank.log_prob:.2f}; {others}")
 
 
 def score(
@@ -98,9 +99,8 @@ def score(
         device: auto, cpu, cuda, cuda:N or mps
         float32_products: library for float32 matrices on a CPU: auto, default or onednn
     """
-    network, tokenizer = load(model, device)
     lines = gather(texts, input, field)
-    with chosen_products(float32_products, network.device):
+    with opened(model, device, float32_products) as (network, tokenizer):
         results = score_texts(network, tokenizer, lines, order=order, orders=orders, given=given, seed=seed)
     for result in results:
         if json:
@@ -135,13 +135,12 @@ def generate(
         settings: length, stops, beams, method
         sampling: how pieces are chosen
     """
-    network, tokenizer = load(model, device)
     lines = gather(prompts, input, field)
-    live = len(lines) == 1 and not json and settings.num_beams == 1 and sys.stdout.isatty()
-    if live:
-        print(lines[0], end="", flush=True)
-    shown = (lambda _, text: print(text, end="", flush=True)) if live else None
-    with chosen_products(float32_products, network.device):
+    with opened(model, device, float32_products) as (network, tokenizer):
+        live = len(lines) == 1 and not json and settings.num_beams == 1 and sys.stdout.isatty()
+        if live:
+            print(lines[0], end="", flush=True)
+        shown = (lambda _, text: print(text, end="", flush=True)) if live else None
         results = generate_text(network, tokenizer, lines, config=settings, sampling=sampling, stream=shown)
     for result in results:
         if json:
@@ -150,10 +149,13 @@ def generate(
             print("" if live else result.full_text)
 
 
-def load(model: str, device: str) -> tuple[XLNetLMHeadModel, XLNetTokenizer]:
-    """A language model in eval mode on its device, and its tokenizer."""
+@contextmanager
+def opened(model: str, device: str, products: Float32Products) -> Iterator[tuple[XLNetLMHeadModel, XLNetTokenizer]]:
+    """A language model in eval mode on its device, and its tokenizer; inside, float32 matrices as chosen."""
     tokenizer = XLNetTokenizer.from_pretrained(model)
-    return XLNetLMHeadModel.from_pretrained(model).to(choose_device(device)), tokenizer
+    network = XLNetLMHeadModel.from_pretrained(model).to(choose_device(device))
+    with chosen_products(products, network.device):
+        yield network, tokenizer
 
 
 def gather(given: Sequence[str], source: str | None, field: str) -> list[str]:
