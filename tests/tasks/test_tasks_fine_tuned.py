@@ -43,7 +43,8 @@ def test_predictions_keep_order_and_do_not_depend_on_the_batch(tuned: FineTuned)
 def test_every_kind_of_input_is_read(tuned: FineTuned) -> None:
     records = tuned.predict([{"text": "good", "id": "a"}, "good", toy_texts(1)[0], ("good",)])
     assert [record["id"] for record in records] == ["a", "1", "0", "3"]
-    assert records[0]["probabilities"] == records[1]["probabilities"] == records[3]["probabilities"]
+    for record in (records[1], records[3]):  # rows of a batch may round differently, by their place in a product
+        assert record["probabilities"] == pytest.approx(records[0]["probabilities"], abs=1e-6)
     assert tuned.predict([]) == []
     with pytest.raises(InputError, match=r"predict\(\[text\]\)"):
         tuned.predict("good")
