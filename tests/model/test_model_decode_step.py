@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -142,6 +143,31 @@ def test_rows_given_stay_as_they_were() -> None:
     assert torch.equal(rows, kept)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_model_that_was_cast_is_refused_and_never_read_as_what_it_was(dtype: torch.dtype) -> None:
+    encoder = model_of(torch.float32)
+    cache = KeyValueCache(encoder, 1)
+    first = places(1, 0, 1, False)
+    decode(encoder, cache, torch.tensor([[3]]), first, first)
+    encoder.to(dtype)
+    with pytest.raises(RuntimeError, match="expected"):
+        decode(encoder, cache, torch.tensor([[3]]), places(1, 1, 1, False), first)
+
+
+def test_a_copied_cache_goes_its_own_way() -> None:
+    """Two ends of one beginning; the other one is as if there were no copy."""
+    encoder = model_of(torch.float64)
+    cache, plain = KeyValueCache(encoder, 1), KeyValueCache(encoder, 1, products="torch")
+    steps = [places(1, number, 1, False) for number in range(3)]
+    for other in (cache, plain):
+        decode(encoder, other, torch.tensor([[3]]), steps[0], steps[1])
+    branch = copy.deepcopy(cache)
+    decode(encoder, branch, torch.tensor([[9]]), steps[1], steps[2])
+    mine, theirs = (decode(encoder, other, torch.tensor([[5]]), steps[1], steps[2]) for other in (cache, plain))
+    assert_equal([(mine, theirs)], 1e-11)
+    assert branch.step is not None and branch.length == 2
+
+
 def test_what_is_left_to_torch() -> None:
     """Many rows, no key at all, other precisions."""
     encoder = model_of(torch.float32)
@@ -151,6 +177,8 @@ def test_what_is_left_to_torch() -> None:
     assert not step.serves(torch.empty(MOST_ROWS, 2, 24), keys)
     assert not step.serves(torch.empty(1, 1, 24), keys[:, :, :0])
     assert not step.serves(torch.empty(1, 0, 24), keys)
+    assert not step.serves(torch.empty(1, 1, 24, dtype=torch.float64), keys)
+    assert not step.serves(torch.empty(1, 1, 24, device="meta"), keys)
     assert DecodeStep.of(model_of(torch.float32).bfloat16()) is None
     mixed = model_of(torch.float32)
     mixed.layers[1].double()

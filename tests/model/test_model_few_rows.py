@@ -52,6 +52,17 @@ def test_rows_of_any_layout_give_the_same() -> None:
         assert linear(rows, weight, None).shape == (*rows.shape[:-1], 300)
 
 
+def test_the_result_is_float32_whatever_new_tensors_are_by_default() -> None:
+    needs_kernel()
+    rows, weight = torch.randn(2, 400), torch.randn(300, 400)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = choose_linear("compiled")(rows, weight, None)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, nn.functional.linear(rows, weight), rtol=1e-4, atol=1e-3)
+
+
 def test_other_dtypes_layouts_and_sizes_go_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ZeroDivisionError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -73,8 +73,12 @@ class DecodeStep:
         self._fixed = {
             "heads": config.n_head, "size": config.d_head, "width": config.d_model, "inner": config.d_inner,
             "layers": config.n_layer, "activation": ACTIVATIONS.index(config.ff_activation),
-            "scale": config.d_head**-0.5, "eps": config.layer_norm_eps, "layer": self._layers,
+            "scale": config.d_head**-0.5, "eps": config.layer_norm_eps,
         }  # fmt: skip
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DecodeStep:
+        """Itself: no call changes it, and addresses cannot be copied. So a cache with it can."""
+        return self
 
     @classmethod
     def of(cls, encoder: XLNetModel) -> DecodeStep | None:
@@ -91,7 +95,12 @@ class DecodeStep:
         return None if kernels is None else cls(encoder, kernels, weights)
 
     def serves(self, rows: Tensor, keys: Tensor) -> bool:
-        """Whether these rows ``[B, R, D]`` are few and have keys ``[B, N, S, H]`` to look at."""
+        """Whether these rows ``[B, R, D]`` are few, and have keys ``[B, N, S, H]`` to look at, of their own kind.
+
+        Rows of another kind come from a model that was moved or cast since; to the kernel they would be wild memory.
+        """
+        if rows.dtype != keys.dtype or rows.device != keys.device:
+            return False
         return 0 < rows.shape[0] * rows.shape[1] <= MOST_ROWS and keys.shape[2] > 0
 
     def run(
@@ -125,7 +134,8 @@ class DecodeStep:
         dtype = rows.dtype
         states = rows.contiguous()
         states = states.clone() if states is rows else states
-        for number, pointers in enumerate(self._layers):
+        layers = type(self._layers).from_buffer_copy(self._layers)
+        for number, pointers in enumerate(layers):
             pointers.keys, pointers.values = keys[number].data_ptr(), values[number].data_ptr()
             pointers.table = tables[number].data_ptr()
         arrays = {
@@ -137,7 +147,7 @@ class DecodeStep:
         arguments = StepArguments(
             **self._fixed, batch=batch, rows=count, content=content, keys=keys[0].shape[2], need_content=need_content,
             head_step=keys[0].stride(1), batch_step=keys[0].stride(0), table_step=tables[0].stride(0),
-            threads=torch.get_num_threads(),
+            threads=torch.get_num_threads(), layer=layers,
             **{name: array.data_ptr() for name, array in arrays.items() if array is not None},
         )  # fmt: skip
         room = self._kernels.room(ctypes.byref(arguments))

@@ -60,7 +60,7 @@ def choose_linear(products: Products) -> Linear:
         ):
             return nn.functional.linear(rows, weight, bias)
         rows = rows.contiguous()
-        out = torch.empty(*rows.shape[:-1], wide)
+        out = rows.new_empty(*rows.shape[:-1], wide)
         kernel(
             count, rows.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr(), out.data_ptr(),
             wide, deep, torch.get_num_threads(),
