@@ -59,15 +59,17 @@ class Template:
         """The text as it was typed, with the pieces of each blank in its place.
 
         Ids could not give it back: case, accents and white space are normalized, unknown characters have no piece.
-        White space before a blank goes only where a piece that starts no word was put behind it.
+        Spaces before a blank go only where its first piece has none in front: ``home <mask>`` is filled to ``home.``,
+        which is what was scored. Words that were added to a vocabulary cannot tell, and keep what was typed.
         """
+        added = getattr(tokenizer, "added_tokens", ())
         text = self.stretches[0]
         for blank, ids, after in zip(self.blanks, contents, self.stretches[1:], strict=True):
             content = _spaced(ids, tokenizer)
-            if blank.opens_word and bool(tokenizer.starts_word[ids[0]]):
-                content = content.removeprefix(" ")
-            elif blank.opens_word:
-                text = text.rstrip()
+            if blank.opens_word and content.startswith(" "):
+                content = content[1:]
+            elif blank.opens_word and tokenizer.decode([ids[0]]) not in added:
+                text = text.rstrip(" \t")
             text += content + after
         return text
 

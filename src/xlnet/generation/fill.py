@@ -73,7 +73,8 @@ class Filling:
     """A text without blanks.
 
     Attributes:
-        text: the whole text; what stands outside of the blanks is as it was typed.
+        text: the whole text; what stands outside of the blanks is as it was typed, except that no space is left before
+            a piece that has none in front, such as a full stop.
         blanks: in the order of the text.
         log_prob: joint log-probability of all filled pieces under the model (temperature 1, nothing banned), in nats.
         ids: the whole text.
