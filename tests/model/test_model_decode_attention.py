@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from xlnet.model import decode_attention
+from xlnet.model.decode_view import View
 
 
 def plain(
@@ -54,8 +55,10 @@ def test_equals_the_plain_formula(
         hidden = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
     if not decode_attention.serves(query, keys):
         pytest.skip("no C compiler, or not Linux")
-    given = (query, keys, values, table, biases, difference, index, hidden, blind, other)
-    torch.testing.assert_close(decode_attention.attend(*given), plain(*given), rtol=tolerance, atol=tolerance)
+    expected = plain(query, keys, values, table, biases, difference, index, hidden, blind, other)
+    view = View(0, count, 0, distances - 1, index, hidden, blind, other)
+    attended = decode_attention.attend(query, keys, values, table, biases, difference, view)
+    torch.testing.assert_close(attended, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_what_is_left_to_torch() -> None:

@@ -13,6 +13,7 @@ from xlnet.configuration import XLNetConfig
 from xlnet.model import XLNetModel
 from xlnet.model.cache import KeyValueCache, Tokens
 from xlnet.model.decode_step import MOST_ROWS, DecodeStep
+from xlnet.model.decode_view import View
 from xlnet.model.decoding import Decoded, decode
 
 SHAPE: dict[str, Any] = {"vocab_size": 40, "d_model": 24, "n_head": 3, "d_head": 5, "d_inner": 37, "n_layer": 3}
@@ -139,7 +140,7 @@ def test_rows_given_stay_as_they_were() -> None:
     kept = rows.clone()
     keys = [torch.randn(1, 3, 2, 5) for _ in range(3)]
     tables = [torch.randn(3, 4, 5) for _ in range(3)]
-    step.run(rows, 0, False, keys, [key.clone() for key in keys], tables, torch.zeros(1, 1, 2).long(), None, None, None)
+    step.run(rows, 0, False, keys, [key.clone() for key in keys], tables, View(0, 2, 0, 3, torch.zeros(1, 1, 2).long()))
     assert torch.equal(rows, kept)
 
 

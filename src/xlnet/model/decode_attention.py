@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from xlnet.model.compiled import load_kernels
+from xlnet.model.decode_view import View
 from xlnet.model.scratch import Scratch
 
 MOST_ROWS = 8
@@ -64,10 +65,7 @@ def attend(
     table: Tensor,
     biases: tuple[Tensor, Tensor, Tensor],
     difference: Tensor | None,
-    index: Tensor,
-    hidden: Tensor | None,
-    blind: Tensor | None,
-    other_segment: Tensor | None,
+    view: View,
 ) -> Tensor:
     """What the rows see, ``[B, R, N, H]``; without gradients.
 
@@ -76,11 +74,9 @@ def attend(
         keys, values: ``[B, N, S, H]``, of equal strides, the last two dimensions dense.
         table: ``[N, T, H]`` position keys, likewise.
         biases: content, position and segment bias, ``[N, H]`` each.
-        difference: ``[N, H]``, embedding of another segment less that of the same one; None without ``other_segment``.
-        index: ``[B, R, S]`` int64, places in the table.
-        hidden: ``[B, 1, R, S]``, 0 where visible and hugely negative where not, or None.
-        blind: ``[B, R]`` bool, rows that see nothing, or None.
-        other_segment: ``[B, 1, R, S]`` 0 / 1, or None.
+        difference: ``[N, H]``, embedding of another segment less that of the same one; None where the view tells no
+            segments apart.
+        view: what each row sees of the keys.
     """
     batch, rows, heads, size = query.shape
     count, threads, dtype = keys.shape[2], torch.get_num_threads(), query.dtype
@@ -91,10 +87,7 @@ def attend(
     arrays = {
         "query": query, "key": keys, "value": values, "table": table, "out": out,
         "difference": None if difference is None else difference.contiguous(),
-        "index": index.contiguous(),
-        "hidden": None if hidden is None else hidden.to(dtype).contiguous(),
-        "other": None if other_segment is None else other_segment.to(dtype).contiguous(),
-        "blind": None if blind is None else blind.contiguous(),
+        **view.arrays(dtype),
         "scratch": SCRATCH.take("scores", (threads, rows, count + 2 * size), dtype, query.device),
         "content_bias": biases[0].contiguous(), "position_bias": biases[1].contiguous(),
         "segment_bias": biases[2].contiguous(),

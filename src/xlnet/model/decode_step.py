@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from xlnet.model.compiled import load_kernels
+from xlnet.model.decode_view import View
 from xlnet.model.encoder import XLNetModel
 from xlnet.model.layer import AttentionBiases, Layer
 from xlnet.model.scratch import Scratch
@@ -111,10 +112,7 @@ class DecodeStep:
         keys: list[Tensor],
         values: list[Tensor],
         tables: list[Tensor],
-        index: Tensor,
-        hidden: Tensor | None,
-        blind: Tensor | None,
-        other_segment: Tensor | None,
+        view: View,
     ) -> Tensor:
         """Last states of the rows, ``[B, R, D]``, or ``[B, R - content, D]`` without ``need_content``.
 
@@ -125,10 +123,7 @@ class DecodeStep:
             keys, values: ``[B, N, S, H]`` a layer, of equal strides, the last two dimensions dense; their last
                 ``content`` columns are written.
             tables: ``[N, T, H]`` position keys a layer, likewise.
-            index: ``[B, R, S]`` int64, places in the table.
-            hidden: ``[B, 1, R, S]``, 0 where visible and hugely negative where not, or None.
-            blind: ``[B, R]`` bool, rows that see nothing, or None.
-            other_segment: ``[B, 1, R, S]`` 0 / 1, or None.
+            view: what each row sees of the keys.
         """
         batch, count, width = rows.shape
         dtype = rows.dtype
@@ -138,17 +133,12 @@ class DecodeStep:
         for number, pointers in enumerate(layers):
             pointers.keys, pointers.values = keys[number].data_ptr(), values[number].data_ptr()
             pointers.table = tables[number].data_ptr()
-        arrays = {
-            "states": states, "index": index.contiguous(),
-            "hidden": None if hidden is None else hidden.to(dtype).contiguous(),
-            "other": None if other_segment is None else other_segment.to(dtype).contiguous(),
-            "blind": None if blind is None else blind.contiguous(),
-        }  # fmt: skip
+        arrays = {"states": states, **view.arrays(dtype)}
         arguments = StepArguments(
             **self._fixed, batch=batch, rows=count, content=content, keys=keys[0].shape[2], need_content=need_content,
             head_step=keys[0].stride(1), batch_step=keys[0].stride(0), table_step=tables[0].stride(0),
             threads=torch.get_num_threads(), layer=layers,
-            **{name: array.data_ptr() for name, array in arrays.items() if array is not None},
+            **{name: array.data_ptr() for name, array in arrays.items()},
         )  # fmt: skip
         room = self._kernels.room(ctypes.byref(arguments))
         arguments.scratch = SCRATCH.take("step", (room,), dtype, rows.device).data_ptr()

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from xlnet.errors import InputError
 from xlnet.model import decode_attention
 from xlnet.model.cache import KeyValueCache, Tokens, layers_of
+from xlnet.model.decode_view import View
 from xlnet.model.encoder import XLNetModel
 from xlnet.model.few_rows import Linear
 from xlnet.model.layer import AttentionBiases, Layer, RelativeAttention, activation
@@ -40,40 +41,6 @@ class Decoded:
     content: Tensor | None
     query: Tensor | None
     cache: KeyValueCache
-
-
-@dataclass(frozen=True)
-class _View:
-    """Rows against the keys ``start .. stop`` of the cache, computed once a call and read by every layer.
-
-    Attributes:
-        index: ``[B, R, S]`` int64 place in the position keys of distances ``low .. high``.
-        hidden: ``[B, 1, R, S]``, 0 where visible and hugely negative where not; None where everything is visible.
-        blind: ``[B, R]`` bool, rows that see nothing; None where there are none.
-        other_segment: ``[B, 1, R, S]`` 0 / 1; None where nothing is told apart.
-    """
-
-    start: int
-    stop: int
-    low: int
-    high: int
-    index: Tensor
-    hidden: Tensor | None
-    blind: Tensor | None
-    other_segment: Tensor | None
-
-    def rows_from(self, first: int) -> _View:
-        """The same without the first rows."""
-        return _View(
-            self.start,
-            self.stop,
-            self.low,
-            self.high,
-            self.index[:, first:],
-            None if self.hidden is None else self.hidden[:, :, first:],
-            None if self.blind is None else self.blind[:, first:],
-            None if self.other_segment is None else self.other_segment[:, :, first:],
-        )
 
 
 @torch.no_grad()
@@ -115,8 +82,7 @@ def decode(
     keys, values = cache.all_layers(view.start, view.stop)
     if cache.step is not None and cache.step.serves(rows, keys[0]):
         rows = cache.step.run(
-            rows, length, need_content, keys, values, cache.positions.all_keys(view.low, view.high), view.index,
-            view.hidden, view.blind, view.other_segment,
+            rows, length, need_content, keys, values, cache.positions.all_keys(view.low, view.high), view
         )  # fmt: skip
         length = length if need_content else 0
     else:
@@ -140,7 +106,7 @@ def _check(cache: KeyValueCache, ids: Tensor | None, content: Tokens | None, que
 
 def _lay_out(
     cache: KeyValueCache, content: Tokens | None, query: Tokens | None, length: int, dtype: torch.dtype
-) -> _View:
+) -> View:
     """Visibility, distances and segments of all rows of one call."""
     keys = cache.visible_keys(length)
     real = keys.valid
@@ -176,7 +142,7 @@ def _lay_out(
         other = (row_segment[:, :, None] != keys.segment[:, None, :]).to(dtype)[:, None]
     index = back.clamp_(low, high).sub_(low)
     start = cache.length - keys.position.shape[1]
-    return _View(start, cache.length, low, high, index, hidden, blind, other)
+    return View(start, cache.length, low, high, index, hidden, blind, other)
 
 
 def _rows(content: Tokens | None, query: Tokens | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,7 +169,7 @@ def _range(back: Tensor, visible: Tensor) -> tuple[int, int]:
 
 
 def _run_layers(
-    encoder: XLNetModel, cache: KeyValueCache, rows: Tensor, length: int, view: _View, need_content: bool
+    encoder: XLNetModel, cache: KeyValueCache, rows: Tensor, length: int, view: View, need_content: bool
 ) -> tuple[Tensor, int]:
     """Layer by layer, for any number of rows; last states, and how many of them are of content rows."""
     config = encoder.config
@@ -228,7 +194,7 @@ def _projected_keys(attention: RelativeAttention, states: Tensor, linear: Linear
 
 
 def _run_layer(
-    layer: Layer, biases: AttentionBiases, rows: Tensor, cache: KeyValueCache, number: int, view: _View
+    layer: Layer, biases: AttentionBiases, rows: Tensor, cache: KeyValueCache, number: int, view: View
 ) -> Tensor:
     attention, feed_forward, linear = layer.attention, layer.feed_forward, cache.linear
     query = linear(rows, attention.query.weight, None)
@@ -246,7 +212,7 @@ def _normalized(norm: nn.LayerNorm, states: Tensor) -> Tensor:
 
 
 def _attend(
-    attention: RelativeAttention, biases: AttentionBiases, query: Tensor, cache: KeyValueCache, number: int, view: _View
+    attention: RelativeAttention, biases: AttentionBiases, query: Tensor, cache: KeyValueCache, number: int, view: View
 ) -> Tensor:
     """``query [B, R, N * H]`` over the cached keys to ``[B, R, N * H]``: the score of `attention.py`, by gather."""
     config = attention.config
@@ -260,7 +226,7 @@ def _attend(
             query, keys, values, cache.positions.keys(number, view.low, view.high),
             (biases.content, biases.position, biases.segment),
             None if view.other_segment is None else attention.segment_embedding[1] - attention.segment_embedding[0],
-            view.index, view.hidden, view.blind, view.other_segment,
+            view,
         )  # fmt: skip
         return attended.reshape(batch, rows, -1)
     scale = config.d_head**-0.5
