@@ -12,9 +12,10 @@ from torch import Tensor
 from xlnet.configuration import XLNetConfig
 from xlnet.model import XLNetModel
 from xlnet.model.cache import KeyValueCache, Tokens
-from xlnet.model.decode_step import MOST_ROWS, DecodeStep
+from xlnet.model.decode_step import DecodeStep
 from xlnet.model.decode_view import View
 from xlnet.model.decoding import Decoded, decode
+from xlnet.model.few_rows import MOST_ROWS
 
 SHAPE: dict[str, Any] = {"vocab_size": 40, "d_model": 24, "n_head": 3, "d_head": 5, "d_inner": 37, "n_layer": 3}
 VARIANTS: list[dict[str, Any]] = [

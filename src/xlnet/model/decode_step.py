@@ -16,10 +16,10 @@ from torch import Tensor
 from xlnet.model.compiled import load_kernels
 from xlnet.model.decode_view import View
 from xlnet.model.encoder import XLNetModel
+from xlnet.model.few_rows import MOST_ROWS
 from xlnet.model.layer import AttentionBiases, Layer
 from xlnet.model.scratch import Scratch
 
-MOST_ROWS = 8
 ACTIVATIONS = ("relu", "gelu_tanh", "gelu")
 SCRATCH = Scratch()
 _WEIGHTS = (
@@ -127,8 +127,7 @@ class DecodeStep:
         """
         batch, count, width = rows.shape
         dtype = rows.dtype
-        states = rows.contiguous()
-        states = states.clone() if states is rows else states
+        states = rows.clone(memory_format=torch.contiguous_format)
         layers = type(self._layers).from_buffer_copy(self._layers)
         for number, pointers in enumerate(layers):
             pointers.keys, pointers.values = keys[number].data_ptr(), values[number].data_ptr()

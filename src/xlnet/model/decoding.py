@@ -79,8 +79,8 @@ def decode(
     rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
     view = _lay_out(cache, content if length else None, query, length, rows.dtype)
     cache.positions.cover(view.low, view.high)
-    keys, values = cache.all_layers(view.start, view.stop)
-    if cache.step is not None and cache.step.serves(rows, keys[0]):
+    if cache.step is not None and cache.step.serves(rows, cache.layer(0, view.start, view.stop)[0]):
+        keys, values = cache.all_layers(view.start, view.stop)
         rows = cache.step.run(
             rows, length, need_content, keys, values, cache.positions.all_keys(view.low, view.high), view
         )  # fmt: skip

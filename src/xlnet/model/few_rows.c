@@ -11,7 +11,7 @@ enum { VECTOR = 64, SUMS = 24 }; /* bytes of a vector; sums that fit beside what
 #else
 enum { VECTOR = 32, SUMS = 12 };
 #endif
-enum { W = VECTOR / sizeof(real), MOST_ROWS = 8, FETCHED_AHEAD = 2048 / sizeof(real) };
+enum { W = VECTOR / sizeof(real), FETCHED_AHEAD = 2048 / sizeof(real) };
 
 typedef real vec __attribute__((vector_size(VECTOR)));
 typedef real loose __attribute__((vector_size(VECTOR), aligned(sizeof(real)), may_alias)); /* at any address */
