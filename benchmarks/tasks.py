@@ -181,7 +181,7 @@ def run_task(
                     seconds=round(time.monotonic() - began, 1), train=len(data.train),
                 )  # fmt: skip
         # A seed of each before the next seed: a table that is stopped early has both.
-        for seed in range(options.seeds):
+        for seed in range(options.first_seed, options.seeds):
             for start in sources(name, options):
                 if start in options.starts and all(c["seed"] != seed for c in results.of(name, start, keys[start])):
                     results.add(**run_cell(name, start, seed, keys[start], task, data, options))
@@ -231,6 +231,7 @@ def read_options() -> argparse.Namespace:
                         help=f"of {', '.join(TASKS)}; by default all")  # fmt: skip
     parser.add_argument("--starts", nargs="+", metavar="COLUMN", help="random and names of models; by default all")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first_seed", type=int, default=0, help="leave out the seeds below it, which ran elsewhere")
     parser.add_argument("--limit", type=int, default=0, help="training and held-out examples at most")
     parser.add_argument("--steps", type=int, default=0, help="optimizer steps instead of epochs")
     parser.add_argument("--epochs", type=float, help="by default the row's, as all without a default here")
@@ -245,6 +246,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--table", action="store_true", help="only print what is known")
     options = parser.parse_args()
+    if not 0 <= options.first_seed < options.seeds:
+        parser.error(f"--first_seed {options.first_seed} leaves none of the seeds 0 to {options.seeds - 1} to run.")
     names = [name for name, _ in options.models]
     options.models = dict(options.models)
     taken = {*BASELINES, "random"} & set(names)

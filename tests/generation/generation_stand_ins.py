@@ -32,6 +32,7 @@ class WordPieces:
     vocab_size = len(PIECES)
     unk_id, eod_id = 0, 7
     special_ids = (0, 1, 2, 3, 4, 5, 6, 7)
+    added_tokens: tuple[str, ...] = ()
     starts_word = np.array([piece.startswith("▁") for piece in PIECES])
 
     def encode(self, text: str, *, special_tokens: bool = True) -> Encoded:

@@ -82,6 +82,17 @@ def test_cells_are_kept_and_not_run_again(run: Callable[..., tuple[int, str, lis
     assert len(run("--learning_rate", "1e-3")[2]) == len(cells) + 4
 
 
+def test_seeds_that_ran_elsewhere_are_left_out(
+    run: Callable[..., tuple[int, str, list]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table may be shared out among machines; lines of their results can be put into one file."""
+    shares = [run("--starts", "random", "--seeds", "3", "--first_seed", "2")[2], run("--starts", "random")[2]]
+    assert [[c["seed"] for c in cells if c["start"] == "random"] for cells in shares] == [[2], [2, 0, 1]]
+    with pytest.raises(SystemExit):
+        run("--first_seed", "2")
+    assert "leaves none of the seeds 0 to 1" in capsys.readouterr().err
+
+
 def test_what_was_reached_is_shown_when_a_run_fails(
     run: Callable[..., tuple[int, str, list]], benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

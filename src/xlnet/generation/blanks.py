@@ -62,13 +62,12 @@ class Template:
         Spaces before a blank go only where its first piece has none in front: ``home <mask>`` is filled to ``home.``,
         which is what was scored. Words that were added to a vocabulary cannot tell, and keep what was typed.
         """
-        added = getattr(tokenizer, "added_tokens", ())
         text = self.stretches[0]
         for blank, ids, after in zip(self.blanks, contents, self.stretches[1:], strict=True):
             content = _spaced(ids, tokenizer)
             if blank.opens_word and content.startswith(" "):
                 content = content[1:]
-            elif blank.opens_word and tokenizer.decode([ids[0]]) not in added:
+            elif blank.opens_word and tokenizer.decode([ids[0]]) not in tokenizer.added_tokens:
                 text = text.rstrip(" \t")
             text += content + after
         return text

@@ -48,6 +48,11 @@ class Tokenizer(Protocol):
         """``[V]`` bool: pieces with a space in front."""
         ...
 
+    @property
+    def added_tokens(self) -> Sequence[str]:
+        """Words added to the vocabulary, which have no form with a space in front."""
+        ...
+
     def encode(self, text: str, *, special_tokens: bool = True) -> Encoded:
         """Encode one text."""
         ...

@@ -91,10 +91,9 @@ class XLNetModel(PretrainedModel):
             memory.check(self.config, batch, direction)
         if attention_mask is not None:
             attention_mask = attention_mask > 0 if attention_mask.dtype != torch.bool else attention_mask
-        packing = None
         others = (memory, order, visible, target_positions, direction, position_ids)
-        if attention_mask is not None and all(given is None for given in others):
-            packing = None if output_hidden_states or output_attentions else self.plan_packing(attention_mask)
+        plain = all(given is None for given in others) and not (output_hidden_states or output_attentions)
+        packing = self.plan_packing(attention_mask) if plain and attention_mask is not None else None
         if packing is not None:
             input_ids, attention_mask, visible = packing.pack(input_ids), None, packing.visible
             token_type_ids = None if token_type_ids is None else packing.pack(token_type_ids)
