@@ -127,7 +127,7 @@ def test_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
 
 
 def test_early_stopping_and_best_parameters(tmp_path: Path) -> None:
-    values = iter([1.0, 3.0, 2.0, 3.0, 9.0])
+    values = iter([1.0, 3.0, 2.0, 2.9, 9.0])
     snapshots: list[dict] = []
 
     def evaluate(model: nn.Module) -> dict[str, float]:
@@ -138,6 +138,24 @@ def test_early_stopping_and_best_parameters(tmp_path: Path) -> None:
                         patience=2, restore_best=True)  # fmt: skip
     assert (result.step, result.stopped_by, result.best_step) == (6, "patience", 2)
     assert all(torch.equal(a, b) for a, b in zip(parameters(model).values(), snapshots[1].values(), strict=True))
+
+
+def test_a_metric_that_stands_still_keeps_what_was_learnt(tmp_path: Path) -> None:
+    """One label in the held-out data, or a start that happens to be right: the untrained model is not restored."""
+    values = iter([9.0, 5.0, 5.0, 4.0, 5.0, 5.0, 5.0])
+    snapshots: list[dict] = []
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        snapshots.append(parameters(model))
+        return {"accuracy": next(values)}
+
+    settings = {"evaluate_every": 2, "best_metric": "accuracy", "best_direction": "max", "restore_best": True}
+    model, result = run(tmp_path / "a", evaluate=evaluate, **settings)
+    assert (result.step, result.best_step, result.best_value) == (12, 12, 5.0)
+    values = iter([9.0, 5.0, 5.0, 4.0])
+    model, result = run(tmp_path / "b", evaluate=evaluate, patience=2, **settings)
+    assert (result.step, result.stopped_by, result.best_step) == (6, "patience", 4)
+    assert all(torch.equal(a, b) for a, b in zip(parameters(model).values(), snapshots[-2].values(), strict=True))
 
 
 def test_unknown_best_metric(tmp_path: Path) -> None:

@@ -50,9 +50,10 @@ class FitConfig:
         save_every: steps between checkpoints; 0 saves at start and end only.
         keep_last: newest checkpoints kept, besides the best.
         log_every: steps averaged into one line of the log.
-        best_metric: name of the evaluation metric that decides which checkpoint is best; none if empty.
+        best_metric: name of the evaluation metric that decides which checkpoint is best, of equals the last; none if
+            empty.
         best_direction: whether the best is the smallest (``min``) or largest (``max``).
-        restore_best: leave the model with the best parameters instead of the last.
+        restore_best: leave the model with the best parameters instead of the last; never those of step 0.
         patience: stop after so many evaluations in a row without a better ``best_metric``; 0 never stops early.
         divergence_factor: a loss above this multiple of its running median is suspicious.
         divergence_steps: so many suspicious steps in a row stop the run; 0 switches the check off.

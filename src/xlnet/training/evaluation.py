@@ -35,7 +35,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def evaluate_now(run: Run, evaluate: Evaluate) -> None:
-    """Measure, log, and remember whether it is the best so far."""
+    """Measure, log, and remember whether it is the best so far.
+
+    Of equal values the later is the best: a metric that stands still says nothing against having learnt. It is no gain,
+    though, and ``patience`` goes on. Before the first step nothing was learnt, so that is never what is restored.
+    """
     config, progress = run.config, run.progress
     metrics: dict[str, float] = {}
     if run.world.is_main:
@@ -53,10 +57,13 @@ def evaluate_now(run: Run, evaluate: Evaluate) -> None:
             f"best_metric={config.best_metric!r} is not among the metrics of the evaluation ({', '.join(metrics)})."
             + did_you_mean(config.best_metric, metrics)
         )
+    if config.restore_best and progress.step == 0:
+        return
     value = metrics[config.best_metric]
     sign = 1.0 if config.best_direction == "max" else -1.0
     # Written so that a NaN is never better, and anything is better than none.
-    if value == value and (progress.best_step < 0 or sign * value > sign * progress.best_value):
-        progress.best_step, progress.best_value, progress.evaluations_without_gain = progress.step, value, 0
-    else:
-        progress.evaluations_without_gain += 1
+    first = progress.best_step < 0 and value == value
+    gain = first or sign * value > sign * progress.best_value
+    if gain or value == progress.best_value:
+        progress.best_step, progress.best_value = progress.step, value
+    progress.evaluations_without_gain = 0 if gain else progress.evaluations_without_gain + 1

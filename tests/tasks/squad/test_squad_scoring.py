@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from xlnet.tasks.squad.scoring import (
     mean_scores,
     raw_scores,
     threshold_search,
+    usable_threshold,
 )
 
 
@@ -82,6 +84,36 @@ def test_all_that_the_official_script_prints(level: dict[str, Any], gold: dict[s
     strict = evaluate_squad(gold, level["preds"], level["na_scores"], -10.0)
     assert (strict["exact"], strict["HasAns_f1"], strict["NoAns_f1"]) == (100.0 * 2 / 22, 0.0, 100.0)
     assert strict["best_f1"] == level["best_f1"][0]
+
+
+def used(scores: dict[str, float], odds: dict[str, float], answerable: dict[str, bool]) -> float:
+    """Mean in percent once the threshold is used."""
+    kept = apply_threshold(scores, odds, answerable, usable_threshold(scores, odds, answerable))
+    return 100.0 * sum(kept.values()) / len(kept)
+
+
+def test_the_usable_threshold_gives_what_the_search_promises(level: dict[str, Any], gold: dict[str, list[str]]) -> None:
+    answerable = {name: bool(texts) for name, texts in gold.items()}
+    _, f1 = raw_scores(gold, level["preds"])
+    odds = level["na_scores"]
+    found = best_threshold(level["preds"], f1, odds, answerable)
+    assert used(f1, odds, answerable) == pytest.approx(found.score)
+    # Never answering is best, and all odds are negative: the official threshold would answer everything.
+    scores, odds = {"a": 0.0, "b": 0.0, "c": 0.2}, {"a": -3.0, "b": -2.0, "c": -1.0}
+    answerable = {"a": False, "b": False, "c": True}
+    found = best_threshold(dict.fromkeys(scores, "x"), scores, odds, answerable)
+    assert found.threshold == 0.0
+    assert used(scores, odds, answerable) == pytest.approx(found.score)
+    assert usable_threshold(scores, odds, answerable) < -3.0
+    # Questions of equal odds stand or fall together: trying each level gives the best.
+    generator = random.Random(1)
+    for _ in range(200):
+        names = [str(i) for i in range(generator.randint(1, 7))]
+        answerable = {name: generator.random() < 0.5 for name in names}
+        scores = {name: generator.choice([0.0, 0.5, 1.0]) for name in names}
+        odds = {name: generator.choice([-2.0, -1.0, 0.0, 1.0]) for name in names}
+        tried = (apply_threshold(scores, odds, answerable, at) for at in (-9.0, *odds.values()))
+        assert used(scores, odds, answerable) == pytest.approx(100 * max(sum(t.values()) for t in tried) / len(names))
 
 
 def test_a_data_set_with_one_kind_of_question_divides_by_nothing() -> None:

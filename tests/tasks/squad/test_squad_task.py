@@ -81,7 +81,7 @@ def test_answers_do_not_depend_on_the_batch_and_stand_in_the_passage(answering: 
 def test_the_threshold_found_on_held_out_data_is_kept_in_the_folder(answering: Answerer) -> None:
     task, metrics = answering.tuned.task, answering.tuned.metrics
     assert isinstance(task, QuestionAnswering)
-    assert task.null_threshold == metrics["best_f1_thresh"]
+    assert task.null_threshold == metrics["usable_f1_thresh"]
     pair = questions()[0]
     for threshold, answered in ((float("inf"), True), (float("-inf"), False)):
         found = Answerer(replace(answering.tuned, task=replace(task, null_threshold=threshold))).answer(*pair)

@@ -6,6 +6,7 @@ numbers that are larger the surer a model is that a question has no answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -91,6 +92,30 @@ def best_threshold(
             best, threshold = current, odds[name]
     having = [scores[name] for name in scores if answerable[name]]
     return BestThreshold(100.0 * best / max(1, len(scores)), threshold, sum(having) / max(1, len(having)))
+
+
+def usable_threshold(scores: Mapping[str, float], odds: Mapping[str, float], answerable: Mapping[str, bool]) -> float:
+    """The threshold at which :func:`apply_threshold` gives the best mean; of equals the lowest.
+
+    It is that of :func:`best_threshold` but for two things that matter once it is used: where no answer at all is best,
+    it lies below all odds (the official search says 0, as if odds were never negative), and questions of equal odds are
+    answered together, since no threshold can part them.
+
+    Args:
+        scores: were all questions answered.
+        odds: of the same questions.
+        answerable: whether each has an answer.
+    """
+    gains: dict[float, float] = {}
+    for name, score in scores.items():
+        gains[odds[name]] = gains.get(odds[name], 0.0) + score - float(not answerable[name])
+    threshold = math.nextafter(min(gains, default=0.0), -math.inf)
+    current = best = 0.0
+    for level in sorted(gains):
+        current += gains[level]
+        if current > best:
+            best, threshold = current, level
+    return threshold
 
 
 def average_precision(scores: Mapping[str, float], odds: Mapping[str, float], answerable: Mapping[str, bool]) -> float:

@@ -19,7 +19,7 @@ from xlnet.tasks.families.sequences import Ids, encode_texts, join
 from xlnet.tasks.families.text import column, record_id
 from xlnet.tasks.squad.examples import SquadExample, check_answers, locate
 from xlnet.tasks.squad.reading import read_question
-from xlnet.tasks.squad.scoring import evaluate_squad, mean_scores, raw_scores
+from xlnet.tasks.squad.scoring import evaluate_squad, mean_scores, raw_scores, usable_threshold
 from xlnet.tasks.squad.search import Beams, Candidate, best_answers, null_odds, probabilities
 from xlnet.tasks.squad.windows import EncodedPassage, Window, encode_passage, max_context, window_spans
 from xlnet.text import XLNetTokenizer
@@ -84,10 +84,10 @@ class QuestionAnswering(Task):
         return example.title or example.passage
 
     def calibrated(self, metrics: Mapping[str, float]) -> QuestionAnswering:
-        """With the threshold that was best for F1 on held-out data."""
-        if not self.unanswerable or "best_f1_thresh" not in metrics:
+        """With the threshold at which F1 is best on the held-out data."""
+        if not self.unanswerable or "usable_f1_thresh" not in metrics:
             return self
-        return replace(self, null_threshold=float(metrics["best_f1_thresh"]))
+        return replace(self, null_threshold=float(metrics["usable_f1_thresh"]))
 
     def check(self, examples: Sequence[SquadExample], *, labelled: bool) -> None:
         """Answers are known, in their passages, and there where the task has no unanswerable questions."""
@@ -252,14 +252,17 @@ class QuestionAnswering(Task):
 
     def metrics(self, examples: Sequence[SquadExample], predictions: Sequence[Prediction]) -> dict[str, float]:
         """In percent, by the names of the official scorer: ``exact``, ``f1``, and with unanswerable questions these of
-        both kinds of question at ``null_threshold``, and the best threshold for each with what it gives.
+        both kinds of question at ``null_threshold``, and the best threshold for each with what it gives; and
+        ``usable_f1_thresh``, which gives the best F1 when it is used (see :func:`usable_threshold`).
         """
         gold = {str(i): example.label or () for i, example in enumerate(examples)}
         answers = {str(i): prediction["answer"] for i, prediction in enumerate(predictions)}
         if not self.unanswerable:
             return mean_scores(*raw_scores(gold, answers))
         odds = {str(i): float(prediction["null_odds"]) for i, prediction in enumerate(predictions)}
-        return evaluate_squad(gold, answers, odds, self.null_threshold)
+        answerable = {name: bool(texts) for name, texts in gold.items()}
+        usable = usable_threshold(raw_scores(gold, answers)[1], odds, answerable)
+        return evaluate_squad(gold, answers, odds, self.null_threshold) | {"usable_f1_thresh": usable}
 
 
 def _host(values: Tensor) -> NDArray[np.float32]:
