@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,54 +12,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xlnet.errors import ConfigurationError, InputError, did_you_mean
+from xlnet.errors import ConfigurationError, did_you_mean
 from xlnet.model import XLNetForSequenceClassification
 from xlnet.tasks.contract import Prediction, Row, Task, TaskBatch
 from xlnet.tasks.families.multiple_choice import spread_choices
+from xlnet.tasks.families.ranking_examples import (
+    Document,
+    RankingExample,
+    check_candidates,
+    check_grades,
+    check_queries,
+    read_example,
+)
 from xlnet.tasks.families.sequences import Ids, encode_texts, join
-from xlnet.tasks.families.text import column, record_id
-from xlnet.tasks.ranking_metrics import ranking_metrics
+from xlnet.tasks.ranking_metrics import GDEVAL_GRADE, ranked, ranking_metrics
 from xlnet.text import XLNetTokenizer
 from xlnet.training.contracts import Step
+
+__all__ = ["Document", "Ranking", "RankingExample", "RankingLoss", "ranking_loss"]
 
 RankingLoss = Literal["pointwise", "pairwise", "listwise"]
 _LOSSES = ("pointwise", "pairwise", "listwise")
 _EVALUATION_GROUP = 16
-
-
-@dataclass(frozen=True)
-class Document:
-    """A candidate.
-
-    Attributes:
-        id: its name in the judgments.
-        text: of the document; may be empty.
-        score: of the first stage (BM25), 0 where there is none.
-    """
-
-    id: str
-    text: str
-    score: float = 0.0
-
-
-@dataclass(frozen=True)
-class RankingExample:
-    """A query and its candidates.
-
-    Attributes:
-        id: of the query.
-        query: its text.
-        documents: candidates in the order of the first stage.
-        label: grades of relevance by document id, 0 and less not relevant; also of documents that are no candidates,
-            which count in the metrics. None where not known.
-        where: file and line, for messages.
-    """
-
-    id: str
-    query: str
-    documents: tuple[Document, ...]
-    label: Mapping[str, float] | None = field(default=None, hash=False)
-    where: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +44,8 @@ class Ranking(Task):
         loss_kind: ``pointwise`` is cross-entropy of each document with its grade, ``pairwise`` the logistic loss of
             pairs with unlike grades (RankNet), ``listwise`` cross-entropy of the softmax over a list (ListNet).
         group_size: documents of a training list: one relevant, the others drawn from the rest of the candidates.
-        max_grade: the highest grade there is.
+        max_grade: the highest grade of the judgments: ``pointwise`` learns each grade as a share of it. ERR is that of
+            gdeval, whose highest grade is 4 whatever this is, unless this is above 4.
         max_query_length: pieces of a query at most.
         first_stage_weight: how much of the first stage's score, standardized for each query, is added at prediction.
         seed: of the draw of training lists.
@@ -105,7 +80,8 @@ class Ranking(Task):
 
     @property
     def metric(self) -> str:
-        """``ndcg@20``, as in the paper's ClueWeb experiments."""
+        """``ndcg@20`` with the gains of trec_eval. Beside the paper's ClueWeb09-B put ``ndcg_exp@20`` and ``err@20``,
+        which are gdeval's."""
         return "ndcg@20"
 
     def model_settings(self) -> dict[str, Any]:
@@ -114,36 +90,17 @@ class Ranking(Task):
 
     def example(self, record: Mapping[str, Any], where: str, number: int) -> RankingExample:
         """From ``query`` and ``documents``: records with ``text``, and ``id``, ``score``, ``label`` where known."""
-        found = record.get("documents")
-        if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
-            raise InputError(
-                f"{where}: documents must be a list of records with a text, but is {type(found).__name__}."
-            )
-        documents = [
-            Document(
-                record_id(item, i), column(item, "text", f"{where}, document {i + 1}"), float(item.get("score") or 0)
-            )
-            for i, item in enumerate(found)
-        ]
-        grades = {d.id: float(item["label"]) for d, item in zip(documents, found, strict=True) if "label" in item}
-        query = column(record, "query", where)
-        return RankingExample(record_id(record, number), query, tuple(documents), grades or None, where)
+        return read_example(record, where, number)
 
     def check(self, examples: Sequence[RankingExample], *, labelled: bool) -> None:
-        """Candidates are there, each once; grades are at most ``max_grade``."""
+        """Candidates are there, each once; where labels are needed each query stands once, and its grades are whole
+        numbers up to ``max_grade``."""
         for example in examples:
-            where = example.where or f"query {example.id}"
-            if not example.documents:
-                raise InputError(f"{where}: there are no documents to rank.")
-            if len({document.id for document in example.documents}) != len(example.documents):
-                raise InputError(f"{where}: two documents have the same id.")
-            if not labelled:
-                continue
-            if example.label is None:
-                raise InputError(f"{where}: there are no judgments, and training and evaluation need them.")
-            highest = max(example.label.values(), default=0.0)
-            if highest > self.max_grade:
-                raise InputError(f"{where}: grade {highest} is above max_grade={self.max_grade}.")
+            check_candidates(example)
+            if labelled:
+                check_grades(example, self.max_grade)
+        if labelled:
+            check_queries(examples)
 
     def features(self, examples: Sequence[RankingExample], tokenizer: XLNetTokenizer, *, training: bool) -> list[Row]:
         """``query <sep> document <sep> <cls>``, several a row; for training one row for each relevant candidate."""
@@ -201,7 +158,8 @@ class Ranking(Task):
     def predictions(
         self, examples: Sequence[RankingExample], rows: Sequence[Row], outputs: Sequence[NDArray[np.float32]]
     ) -> list[Prediction]:
-        """``ranking``: document ids and scores, best first; ``label``: the first of them."""
+        """``ranking``: document ids and scores, best first, in the order the metrics look at (:func:`ranked`);
+        ``label``: the first of them."""
         scores = [np.zeros(len(example.documents)) for example in examples]
         for row, found in zip(rows, outputs, strict=True):
             scores[row.example][row.extra["documents"]] = found
@@ -210,16 +168,17 @@ class Ranking(Task):
             if self.first_stage_weight:
                 first = np.array([document.score for document in example.documents])
                 own = own + self.first_stage_weight * (first - first.mean()) / max(1e-9, float(first.std()))
-            order = np.argsort(-own, kind="stable")
-            ranking = [{"id": example.documents[i].id, "score": float(own[i])} for i in order]
+            named = {d.id: float(score) for d, score in zip(example.documents, own.astype(np.float32), strict=True)}
+            ranking = [{"id": name, "score": named[name]} for name in ranked(named)]
             records.append({"id": example.id, "label": ranking[0]["id"], "ranking": ranking})
         return records
 
     def metrics(self, examples: Sequence[RankingExample], predictions: Sequence[Prediction]) -> dict[str, float]:
-        """``ndcg@20``, ``err@20``, ``mrr`` and ``map``, over all judged documents."""
+        """``ndcg@20``, ``ndcg_exp@20``, ``err@20``, ``mrr`` and ``map``, over all judged documents."""
+        check_queries(examples)
         judgments = {example.id: dict(example.label or {}) for example in examples}
         runs = {p["id"]: {item["id"]: item["score"] for item in p["ranking"]} for p in predictions}
-        return ranking_metrics(judgments, runs, self.max_grade)
+        return ranking_metrics(judgments, runs, max(GDEVAL_GRADE, self.max_grade))
 
 
 def ranking_loss(kind: str, scores: Tensor, grades: Tensor, max_grade: float) -> Tensor:
