@@ -225,8 +225,9 @@ def test_every_family_refuses_what_it_cannot_learn_from(task: Task, example: Any
     (Ranking(), {"query": "x", "documents": [{"id": "1"}]}, "document 1: there is no column 'text'"),
 ])  # fmt: skip
 def test_every_family_says_what_a_record_lacks(task: Task, record: dict[str, Any], match: str) -> None:
+    # A label that cannot be read is refused where labels are needed.
     with pytest.raises(InputError, match=match):
-        task.example(record, "a:1", 0)
+        task.check([task.example(record, "a:1", 0)], labelled=True)
 
 
 def test_words_without_pieces_and_words_longer_than_the_model_keep_their_tag() -> None:

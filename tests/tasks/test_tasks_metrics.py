@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from xlnet.errors import ConfigurationError
+from xlnet.errors import ConfigurationError, InputError
 from xlnet.tasks.answers import answer_f1, exact_match, normalize_answer
 from xlnet.tasks.entities import entities, entity_f1, has_entities
+from xlnet.tasks.families.classification import TextClassification
+from xlnet.tasks.families.multi_label import MultiLabelClassification
+from xlnet.tasks.families.regression import TextRegression
+from xlnet.tasks.families.text import TextExample, TextTask
 from xlnet.tasks.metrics import METRICS, Scored, check_metrics, score
 from xlnet.tasks.ranking_metrics import expected_reciprocal_rank, ranking_metrics
 
@@ -54,6 +58,44 @@ def test_multi_label_by_hand() -> None:
     assert found["label_macro_f1"] == pytest.approx((2 / 3 + 2 / 3) / 2)
 
 
+def test_several_labels_are_right_in_any_order_and_a_single_name_is_no_text_to_look_in() -> None:
+    assert score(["accuracy"], Scored([("b", "a"), ("a",)], [("a", "b"), ("b",)], ("a", "b")))["accuracy"] == 0.5
+    names = ("entailment", "not_entailment")
+    single = Scored([names[1], names[0]], [names[1], names[1]], names)
+    assert score(["micro_f1"], single)["micro_f1"] == 0.5
+
+
+def test_gender_parity_by_hand() -> None:
+    # Pair 1 is answered alike and wrongly, pair 2 unlike, pair 3 alike; 4 stands alone and is no pair.
+    scored = Scored(list("1111001"), list("0010000"), ("0", "1"), groups=list("1122334"))
+    assert score(["gender_parity"], scored)["gender_parity"] == pytest.approx(2 / 3)
+
+
+def test_metrics_of_groups_are_left_out_where_there_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    scored = Scored(list("10"), list("10"), ("0", "1"), groups=["p", ""])
+    assert score(["accuracy", "gender_parity", "em"], scored) == {"accuracy": 1.0}
+    assert "gender_parity, em: not measured" in caplog.text
+    task = TextClassification(scores=("em",))
+    with pytest.raises(InputError, match=r"f:2: the first of scores is em.*belongs to none"):
+        task.check([TextExample("0", "x", label="1", where="f:2")], labelled=True)
+
+
+@pytest.mark.parametrize(("family", "scores"), [
+    (TextClassification, ("accuracy", "micro_f1")), (TextClassification, ("pearson",)),
+    (MultiLabelClassification, ("macro_f1",)), (MultiLabelClassification, ("matthews",)),
+    (TextRegression, ("accuracy",)), (TextRegression, ("f1",)),
+])  # fmt: skip
+def test_metrics_of_another_kind_of_label_are_refused_when_the_task_is_made(
+    family: type[TextTask], scores: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"'{scores[-1]}' does not fit {family.family}; it has .*") as found:
+        family(scores=scores)
+    allowed = str(found.value).split("it has ")[1].removesuffix(".").split(", ")
+    assert tuple(allowed) == family.known_scores
+    assert family(scores=family.known_scores).scores == family.known_scores
+    assert set(family.known_scores) <= set(METRICS)
+
+
 @pytest.mark.parametrize("name", ["matthews", "pearson", "spearman"])
 def test_what_is_not_defined_is_zero(name: str) -> None:
     one: list[object] = [1.0, 1.0] if name != "matthews" else ["1", "1"]
@@ -67,6 +109,8 @@ def test_unknown_metrics_get_a_hint() -> None:
         check_metrics(["acuracy"])
     with pytest.raises(ConfigurationError, match="at least one"):
         check_metrics([])
+    with pytest.raises(ConfigurationError, match=r'must be a list of metrics: \["accuracy"\]'):
+        check_metrics("accuracy")
 
 
 def test_answers_as_the_official_scorers_compare_them() -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,11 @@ from xlnet.tasks.datasets.collections import (
     read_trec_queries,
 )
 from xlnet.tasks.datasets.conll import read_conll
+from xlnet.tasks.datasets.race import race_question
 from xlnet.tasks.datasets.ranking import read_collection, read_ranking
 from xlnet.tasks.datasets.registry import BENCHMARKS
 from xlnet.tasks.datasets.tables import read_csv, read_jsonl, read_records, read_tsv
+from xlnet.tasks.families.text import UnreadLabel
 
 HERE = Path(__file__).resolve().parents[1] / "golden" / "tasks"
 RECORDED = json.loads((HERE / "glue_examples.json").read_text())
@@ -42,13 +45,44 @@ def test_a_damaged_race_file_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "train" / "middle"
     folder.mkdir(parents=True)
     (folder / "7.txt").write_text('{"article": "a", "questions": ["q"], "options": [["x", "y"]], "answers": ["C"]}')
+    found = BENCHMARKS["race"]
+    examples = found.read(tmp_path, "train")
     with pytest.raises(InputError, match=r"7\.txt, question 1: answer 'C' must be a letter from A to B"):
-        BENCHMARKS["race"].read(tmp_path, "train")
+        found.task.check(examples, labelled=True)
+    found.task.check(examples, labelled=False)
     (folder / "7.txt").write_text(
         '{"article": "a", "questions": ["q", "r"], "options": [["x", "y"]], "answers": ["A"]}'
     )
     with pytest.raises(InputError, match=r"7\.txt is no RACE passage"):
         BENCHMARKS["race"].read(tmp_path, "train")
+
+
+@pytest.mark.parametrize(("changes", "match"), [
+    ({"questions": "q"}, "is no RACE passage .*must be lists"),
+    ({"options": ["xy"]}, "question 1: options must be a list of texts, but is 'xy'"),
+    ({"options": [["x", None]]}, "question 1: options must be a text, but is None"),
+    ({"article": None}, "question 1: article must be a text, but is None"),
+    ({"article": "a\ud800"}, r"question 1: article holds half a surrogate pair \(U\+D800\) at character 1"),
+])  # fmt: skip
+def test_a_race_file_of_other_values_is_named(changes: dict[str, Any], match: str, tmp_path: Path) -> None:
+    passage = {"article": "a", "questions": ["q"], "options": [["x", "y"]], "answers": ["A"]}
+    (tmp_path / "train" / "middle").mkdir(parents=True)
+    (tmp_path / "train" / "middle" / "7.txt").write_text(json.dumps({**passage, **changes}))
+    with pytest.raises(InputError, match=r"7\.txt.*" + match):
+        BENCHMARKS["race"].read(tmp_path, "train")
+
+
+def test_race_without_answers_has_no_labels_and_a_letter_is_one_character() -> None:
+    def label(answer: str | None, count: int = 4) -> object:
+        names = [f"choice {i}" for i in range(count)]
+        return race_question("a", "q", names, answer, "id", "high", "f, question 1").label
+
+    assert label(None) is None
+    assert label("") is None
+    assert (label("A"), label("D")) == ((0,), (3,))
+    for answer, count, last in (("BC", 4, "D"), ("E", 4, "D"), ("a", 4, "D"), ("?", 30, "Z")):
+        wanted = UnreadLabel(f"f, question 1: answer {answer!r} must be a letter from A to {last}.")
+        assert label(answer, count) == wanted
 
 
 def test_imdb_folder_and_table(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ metric is not defined (Matthews correlation with a single class, correlation of 
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from xlnet.errors import ConfigurationError, MachineError, did_you_mean
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Scored:
         gold: true label of each example: a name, a number, or a tuple of names.
         predicted: the same, as predicted.
         labels: all names, in the order of their ids; the last is the positive class of ``f1``.
-        groups: name of the question each example belongs to (MultiRC), empty where there is none.
+        groups: name of the question (MultiRC) or pair (AX-g) each example belongs to, empty where there is none.
     """
 
     gold: Sequence[Any]
@@ -43,8 +46,9 @@ def sklearn_metrics() -> Any:
 
 
 def accuracy(scored: Scored) -> float:
-    """Share of right ones."""
-    return sum(g == p for g, p in zip(scored.gold, scored.predicted, strict=True)) / len(scored.gold)
+    """Share of right ones; where several labels may hold, of those with exactly the right ones in any order."""
+    pairs = zip(scored.gold, scored.predicted, strict=True)
+    return sum(set(g) == set(p) if isinstance(g, tuple) else g == p for g, p in pairs) / len(scored.gold)
 
 
 def f1(scored: Scored) -> float:
@@ -106,12 +110,26 @@ def question_exact_match(scored: Scored) -> float:
     return sum(right.values()) / len(right)
 
 
+def gender_parity(scored: Scored) -> float:
+    """Share of the pairs that are answered alike, rightly or not (AX-g: texts that differ in a pronoun's gender)."""
+    answers = defaultdict(list)
+    for group, predicted in zip(scored.groups, scored.predicted, strict=True):
+        answers[group].append(predicted)
+    alike = [len(set(found)) == 1 for found in answers.values() if len(found) > 1]
+    return sum(alike) / max(1, len(alike))
+
+
 def _indicators(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
+    # A single name is one label, not a text to look for names in.
     gold, predicted = (
-        np.array([[name in value for name in scored.labels] for value in values], dtype=np.int64)
+        np.array([[name in _names(value) for name in scored.labels] for value in values], dtype=np.int64)
         for values in (scored.gold, scored.predicted)
     )
     return gold, predicted
+
+
+def _names(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
 
 def micro_f1(scored: Scored) -> float:
@@ -134,26 +152,43 @@ METRICS: dict[str, Callable[[Scored], float]] = {
     "negative_rmse": negative_rmse,
     "f1a": answer_f1,
     "em": question_exact_match,
+    "gender_parity": gender_parity,
     "micro_f1": micro_f1,
     "label_macro_f1": label_macro_f1,
 }
 
 
-def check_metrics(names: Sequence[str]) -> None:
-    """Refuse unknown names, and an empty list.
+GROUPED = ("em", "gender_parity")
+"""Metrics of groups of examples."""
+
+
+def check_metrics(names: Sequence[str], allowed: Sequence[str] = tuple(METRICS), what: str = "this task") -> None:
+    """Refuse unknown names, those that another kind of label needs, and an empty list.
+
+    Args:
+        names: of metrics.
+        allowed: those that fit.
+        what: they must fit, for the message.
 
     Raises:
-        ConfigurationError: offers the nearest name.
+        ConfigurationError: names those allowed, or offers the nearest name.
     """
+    if isinstance(names, str):
+        raise ConfigurationError(f'scores={names!r} must be a list of metrics: ["{names}"].')
     if not names:
-        raise ConfigurationError(f"scores must name at least one metric: {', '.join(METRICS)}.")
+        raise ConfigurationError(f"scores must name at least one metric: {', '.join(allowed)}.")
     for name in names:
         if name not in METRICS:
             raise ConfigurationError(
-                f"scores: {name!r} is no metric; known are {', '.join(METRICS)}.{did_you_mean(name, METRICS)}"
+                f"scores: {name!r} is no metric; known are {', '.join(allowed)}.{did_you_mean(name, allowed)}"
             )
+        if name not in allowed:
+            raise ConfigurationError(f"scores: {name!r} does not fit {what}; it has {', '.join(allowed)}.")
 
 
 def score(names: Sequence[str], scored: Scored) -> dict[str, float]:
-    """The named metrics."""
-    return {name: METRICS[name](scored) for name in names}
+    """The named metrics; those of groups are left out with a warning where examples belong to none."""
+    left_out = [name for name in names if name in GROUPED and not (scored.groups and all(scored.groups))]
+    if left_out:
+        _log.warning("%s: not measured, since not every example says which group it belongs to.", ", ".join(left_out))
+    return {name: METRICS[name](scored) for name in names if name not in left_out}

@@ -87,6 +87,9 @@ def load_task(
         loaded = replace(loaded, data=replace(loaded.data, train=sample(loaded.data.train, limit)))
     if weights is not None:
         loaded = replace(loaded, task=_weighted(loaded.task, loaded.data.train, weights))
+    # What is measured last must not fail after the training.
+    for examples in loaded.final.values():
+        loaded.task.check(examples, labelled=True)
     return loaded
 
 

@@ -12,7 +12,14 @@ from typing import Any
 from xlnet.errors import InputError
 from xlnet.tasks.datasets.benchmark import Benchmark
 from xlnet.tasks.datasets.tables import NoSplit, read_text
-from xlnet.tasks.families.multiple_choice import LETTERS, ChoiceExample, MultipleChoice, statement
+from xlnet.tasks.families.multiple_choice import (
+    LETTERS,
+    ChoiceExample,
+    MultipleChoice,
+    letters_in_words,
+    statement,
+)
+from xlnet.tasks.families.text import UnreadLabel, whole_text
 
 _LEVELS = ("middle", "high")
 
@@ -55,7 +62,10 @@ def read_passage(path: Path, level: str) -> list[ChoiceExample]:
     try:
         values: dict[str, Any] = json.loads(read_text(path))
         article, questions = values["article"], values["questions"]
-        options, answers = values["options"], values.get("answers", [None] * len(questions))
+        options, answers = values["options"], values.get("answers")
+        answers = [None] * len(questions) if answers is None else answers
+        if any(isinstance(part, str) for part in (questions, options, answers)):
+            raise TypeError("questions, options and answers must be lists")
         asked = list(zip(questions, options, answers, strict=True))
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no RACE passage ({type(error).__name__}: {error}).") from error
@@ -68,22 +78,33 @@ def read_passage(path: Path, level: str) -> list[ChoiceExample]:
 def race_question(
     article: str, question: str, names: Sequence[str], answer: str | None, identity: str, level: str, where: str
 ) -> ChoiceExample:
-    """One question with its choices.
+    """One question with its choices; an empty answer is none.
 
     Raises:
-        InputError: ``answer`` is no letter of a choice.
+        InputError: a text is none, or the choices are no list.
     """
-    if answer is not None and answer not in LETTERS[: len(names)]:
-        raise InputError(f"{where}: answer {answer!r} must be a letter from A to {LETTERS[len(names) - 1]}.")
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise InputError(f"{where}: options must be a list of texts, but is {names!r}.")
+    for name in names:
+        whole_text(name, "options", where)
+    question = whole_text(question, "question", where)
     return ChoiceExample(
         id=identity,
-        context=re.sub(r"\s+", " ", article),
+        context=re.sub(r"\s+", " ", whole_text(article, "article", where)),
         choices=tuple(statement(question, name) for name in names),
-        label=None if answer is None else (LETTERS.index(answer),),
+        label=_letter(answer, len(names), where),
         names=tuple(names),
         group=level,
         where=where,
     )
+
+
+def _letter(answer: str | None, count: int, where: str) -> tuple[int, ...] | UnreadLabel | None:
+    if answer is None or answer == "":
+        return None
+    if answer not in LETTERS[:count]:
+        return UnreadLabel(f"{where}: answer {answer!r} must be {letters_in_words(count)}.")
+    return (LETTERS.index(answer),)
 
 
 def _benchmark(name: str, levels: tuple[str, ...]) -> Benchmark:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from xlnet.errors import ConfigurationError, InputError, did_you_mean
 from xlnet.tasks.contract import Prediction, Row, TaskBatch
-from xlnet.tasks.families.text import TextExample, TextTask, plain_label
+from xlnet.tasks.families.text import TextExample, TextTask, UnreadLabel, plain_label
 from xlnet.training.contracts import Step
 
 _SHOWN_LABELS = 20
@@ -36,8 +36,11 @@ def label_names(examples: Sequence[TextExample]) -> tuple[str, ...]:
     """The labels that occur, in the order of numbers where all are numbers, else of the alphabet.
 
     Raises:
-        InputError: fewer than two.
+        InputError: fewer than two, or one that could not be read.
     """
+    for example in examples:
+        if isinstance(example.label, UnreadLabel):
+            raise InputError(example.label.complaint)
     found = {
         name for e in examples if e.label is not None for name in ([e.label] if isinstance(e.label, str) else e.label)
     }
@@ -71,6 +74,9 @@ class TextClassification(TextTask):
     """
 
     family = "text_classification"
+    known_scores: ClassVar[tuple[str, ...]] = (
+        "accuracy", "f1", "macro_f1", "matthews", "f1a", "em", "gender_parity",
+    )  # fmt: skip
     label_names: tuple[str, ...] = ("0", "1")
     class_weights: tuple[float, ...] = ()
     label_smoothing: float = 0.0
@@ -97,8 +103,13 @@ class TextClassification(TextTask):
         """One output a label."""
         return {"num_labels": len(self.label_names), "labels": self.label_names}
 
-    def read_label(self, value: Any, where: str) -> str | None:
+    def read_label(self, value: Any, where: str) -> str | UnreadLabel | None:
         """The name of a class."""
+        if isinstance(value, Mapping | Sequence | Set) and not isinstance(value, str):
+            return UnreadLabel(
+                f"{where}: label {value!r} must be the name of one class (a text). "
+                "Texts with several labels are the task multilabel."
+            )
         return plain_label(value)
 
     def check_label(self, example: TextExample) -> None:

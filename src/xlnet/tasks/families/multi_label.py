@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xlnet.errors import ConfigurationError
+from xlnet.errors import ConfigurationError, InputError
 from xlnet.model.classification import example_losses
 from xlnet.tasks.contract import Prediction, Row, TaskBatch
 from xlnet.tasks.families.classification import label_error
-from xlnet.tasks.families.text import TextExample, TextTask
+from xlnet.tasks.families.text import TextExample, TextTask, UnreadLabel
 from xlnet.training.contracts import Step
 
 
@@ -23,7 +24,8 @@ from xlnet.training.contracts import Step
 class MultiLabelClassification(TextTask):
     """Several labels may hold at once, or none.
 
-    In JSONL labels are a list; in tables they are joined by ``label_separator``, and an empty cell means none of them.
+    In JSONL labels are a list of texts, those that hold; in tables they are joined by ``label_separator``, and an empty
+    cell means none of them.
 
     Args:
         label_names: the labels in the order of their ids.
@@ -32,6 +34,7 @@ class MultiLabelClassification(TextTask):
     """
 
     family = "multi_label"
+    known_scores: ClassVar[tuple[str, ...]] = ("accuracy", "micro_f1", "label_macro_f1")
     scores: tuple[str, ...] = ("micro_f1", "label_macro_f1")
     label_names: tuple[str, ...] = ("0", "1")
     threshold: float = 0.5
@@ -53,18 +56,30 @@ class MultiLabelClassification(TextTask):
         """One output a label."""
         return {"num_labels": len(self.label_names), "labels": self.label_names}
 
-    def read_label(self, value: Any, where: str) -> tuple[str, ...] | None:
-        """A tuple of names."""
+    def read_label(self, value: Any, where: str) -> tuple[str, ...] | UnreadLabel | None:
+        """A tuple of names, from a list of texts or from one text. Numbers, of 0 and 1 say, do not tell which hold."""
         if value is None:
             return None
-        parts = value.split(self.label_separator) if isinstance(value, str) else list(value)
-        return tuple(str(part).strip() for part in parts if str(part).strip())
+        if isinstance(value, str):
+            value = value.split(self.label_separator)
+        if not isinstance(value, Sequence | Set) or not all(isinstance(part, str) for part in value):
+            return UnreadLabel(
+                f"{where}: label {value!r} does not say which labels hold; it must be the list of their names, "
+                f"{json.dumps(_as_names(value), ensure_ascii=False)} say, and [] where none holds."
+            )
+        return tuple(part.strip() for part in value if part.strip())
 
     def check_label(self, example: TextExample) -> None:
         """All are among ``label_names``."""
-        for name in example.label:
+        where = example.where or f"example {example.id}"
+        label = (example.label,) if isinstance(example.label, str) else self.read_label(example.label, where)
+        if isinstance(label, UnreadLabel):
+            raise InputError(label.complaint)
+        if isinstance(example.label, str):
+            raise InputError(f"{where}: label {example.label!r} must be a tuple of names, {label!r} say.")
+        for name in label or ():
             if name not in self.label_names:
-                raise label_error(name, self.label_names, example.where or f"example {example.id}")
+                raise label_error(name, self.label_names, where)
 
     def targets(self, rows: Sequence[Row]) -> Tensor:
         """``[B, num_labels]`` float32 zeros and ones."""
@@ -80,3 +95,10 @@ class MultiLabelClassification(TextTask):
         probabilities = np.exp(-np.logaddexp(0.0, -logits))
         holding = [name for name, p in zip(self.label_names, probabilities, strict=True) if p >= self.threshold]
         return {"label": holding, "probabilities": dict(zip(self.label_names, probabilities.tolist(), strict=True))}
+
+
+def _as_names(value: Any) -> list[str]:
+    """What was probably meant by something that is no list of names."""
+    if isinstance(value, Mapping):
+        return [str(name) for name, holds in value.items() if holds]
+    return ["spam", "toxic"] if isinstance(value, Sequence | Set) else [str(value)]

@@ -16,11 +16,12 @@ from xlnet.model import XLNetForMultipleChoice
 from xlnet.tasks.contract import Prediction, Row, Task, TaskBatch
 from xlnet.tasks.families.classification import softmax
 from xlnet.tasks.families.sequences import Ids, encode_texts, join
-from xlnet.tasks.families.text import column, record_id
+from xlnet.tasks.families.text import UnreadLabel, column, record_id, whole_text
 from xlnet.text import XLNetTokenizer
 from xlnet.training.contracts import Step
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""Names of choices. A tuple: in a string the empty text and ``BC`` would be letters too."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ChoiceExample:
         id: what it is called.
         context: the text; may be empty.
         choices: question and answer in one text each, as the model reads them.
-        label: indices of the right choices (mostly one); None where not known.
+        label: indices of the right choices (mostly one); None where not known, :class:`UnreadLabel` where not readable.
         names: what to call the choices in predictions; the answers alone, say.
         group: a part of the data that is also scored by itself (``middle``, ``high``).
         where: file and line, for messages.
@@ -40,10 +41,15 @@ class ChoiceExample:
     id: str
     context: str
     choices: tuple[str, ...]
-    label: tuple[int, ...] | None = None
+    label: tuple[int, ...] | UnreadLabel | None = None
     names: tuple[str, ...] = ()
     group: str = ""
     where: str = ""
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """Indices of the right choices, none where they are not known."""
+        return () if self.label is None or isinstance(self.label, UnreadLabel) else tuple(self.label)
 
 
 def statement(question: str, answer: str) -> str:
@@ -91,26 +97,35 @@ class MultipleChoice(Task):
             id=record_id(record, number),
             context=column(record, "context", where),
             choices=tuple(statement(question, answer) if question else answer for answer in answers),
-            label=_choice_label(record.get("label"), answers, where),
+            label=choice_label(record.get("label"), answers, where),
             names=tuple(answers),
             where=where,
         )
 
     def check(self, examples: Sequence[ChoiceExample], *, labelled: bool) -> None:
-        """At least two choices each, and a right one among them."""
+        """Texts can be read; there are at least two choices each, and a right one among them."""
         for example in examples:
             where = example.where or f"example {example.id}"
+            whole_text(example.context, "context", where)
+            for number, choice in enumerate(example.choices, start=1):
+                whole_text(choice, f"choice {number}", where)
             if len(example.choices) < 2 and labelled:
                 raise InputError(f"{where}: there are {len(example.choices)} choices; at least two are needed.")
             if not example.choices:
                 raise InputError(f"{where}: there is nothing to choose from.")
+            if labelled and isinstance(example.label, UnreadLabel):
+                raise InputError(example.label.complaint)
             if labelled and not example.label:
                 raise InputError(f"{where}: there is no label, and training and evaluation need one.")
-            wrong = [i for i in example.label or () if not 0 <= i < len(example.choices)]
+            wrong = [i for i in example.right if not 0 <= i < len(example.choices)]
             if labelled and wrong:
                 raise InputError(
                     f"{where}: label {wrong[0]} is not known; allowed are 0 to {len(example.choices) - 1}."
                 )
+
+    def split_key(self, example: ChoiceExample) -> Any:
+        """Questions on one text stay together."""
+        return example.context or super().split_key(example)
 
     def features(self, examples: Sequence[ChoiceExample], tokenizer: XLNetTokenizer, *, training: bool) -> list[Row]:
         """``context <sep> choice <sep> <cls>`` for each choice; the context is cut to what the choice leaves."""
@@ -121,7 +136,7 @@ class MultipleChoice(Task):
             choices = flat[start : start + len(example.choices)]
             start += len(choices)
             sequences = tuple(self._sequence(contexts[place], choice) for choice in choices)
-            rows.append(Row(place, sequences, example.label or None))
+            rows.append(Row(place, sequences, example.right or None))
         return rows
 
     def _sequence(self, context: Ids, choice: Ids) -> Any:
@@ -171,7 +186,7 @@ class MultipleChoice(Task):
 
     def metrics(self, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]) -> dict[str, float]:
         """``accuracy``, also by group; with ``answer_metrics`` also ``f1`` and ``em``."""
-        right = [p["label"] in (e.label or ()) for e, p in zip(examples, predictions, strict=True)]
+        right = [p["label"] in e.right for e, p in zip(examples, predictions, strict=True)]
         found = {"accuracy": sum(right) / len(right)}
         groups = sorted({example.group for example in examples} - {""})
         for group in groups if len(groups) > 1 else ():
@@ -188,23 +203,32 @@ def spread_choices(scores: Tensor, rows: Sequence[Row]) -> Tensor:
     return nn.utils.rnn.pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
 
 
-def _choice_label(value: Any, answers: Sequence[str], where: str) -> tuple[int, ...] | None:
+def choice_label(value: Any, answers: Sequence[str], where: str) -> tuple[int, ...] | UnreadLabel | None:
+    """Which choices a label means: an index, a letter or an answer, or several of them in a list; never an error."""
     if value is None or value == "":
         return None
     if isinstance(value, list):
-        return tuple(index for item in value for index in _choice_label(item, answers, where) or ())
+        found = [choice_label(item, answers, where) for item in value]
+        unread = [label for label in found if isinstance(label, UnreadLabel)]
+        return unread[0] if unread else tuple(i for label in found if isinstance(label, tuple) for i in label)
     if isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     if value in answers:
         return (answers.index(value),)
     if isinstance(value, str) and value.isdecimal():
         return (int(value),)
-    if isinstance(value, str) and len(value) == 1 and value in LETTERS[: len(answers)]:
+    if value in LETTERS[: len(answers)]:
         return (LETTERS.index(value),)
-    raise InputError(
+    return UnreadLabel(
         f"{where}: label {value!r} is not known; allowed are an index from 0 to {len(answers) - 1}, "
-        f"a letter from A to {LETTERS[max(0, len(answers) - 1)]}, or one of the choices."
+        f"{letters_in_words(len(answers))}, or one of the choices."
     )
+
+
+def letters_in_words(count: int) -> str:
+    """``a letter from A to D``, for messages on ``count`` choices."""
+    named = LETTERS[:count]
+    return f"a letter from A to {named[-1]}" if named else "no letter, as there are no choices"
 
 
 def _answer_metrics(examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]) -> dict[str, float]:
@@ -213,7 +237,7 @@ def _answer_metrics(examples: Sequence[ChoiceExample], predictions: Sequence[Pre
     f1, em = [], []
     for example, prediction in zip(examples, predictions, strict=True):
         names = example.names or example.choices
-        gold = [names[i] for i in example.label or ()]
+        gold = [names[i] for i in example.right]
         f1.append(max((answer_f1(name, prediction["answer"]) for name in gold), default=0.0))
         em.append(max((exact_match(name, prediction["answer"]) for name in gold), default=0.0))
     return {"f1": float(np.mean(f1)), "em": float(np.mean(em))}

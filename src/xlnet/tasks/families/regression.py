@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.model.classification import example_losses
 from xlnet.tasks.contract import Prediction, Row, TaskBatch
-from xlnet.tasks.families.text import TextExample, TextTask
+from xlnet.tasks.families.text import TextExample, TextTask, UnreadLabel
 from xlnet.training.contracts import Step
 
 
@@ -31,6 +31,7 @@ class TextRegression(TextTask):
     """
 
     family = "text_regression"
+    known_scores: ClassVar[tuple[str, ...]] = ("pearson", "spearman", "negative_rmse")
     scores: tuple[str, ...] = ("pearson", "spearman", "negative_rmse")
     mean: float = 0.0
     scale: float = 1.0
@@ -52,7 +53,7 @@ class TextRegression(TextTask):
         """A single output."""
         return {"num_labels": 1, "labels": ()}
 
-    def read_label(self, value: Any, where: str) -> float | None:
+    def read_label(self, value: Any, where: str) -> float | UnreadLabel | None:
         """A finite number."""
         if value is None or value == "":
             return None
@@ -61,12 +62,14 @@ class TextRegression(TextTask):
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            raise InputError(f"{where}: label {value!r} is no number, which this task predicts.")
+            return UnreadLabel(f"{where}: label {value!r} is no number, which this task predicts.")
         return number
 
     def check_label(self, example: TextExample) -> None:
         """A number, as read."""
-        self.read_label(example.label, example.where or f"example {example.id}")
+        label = self.read_label(example.label, example.where or f"example {example.id}")
+        if isinstance(label, UnreadLabel):
+            raise InputError(label.complaint)
 
     def targets(self, rows: Sequence[Row]) -> Tensor:
         """``[B]`` float32, standardized."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from xlnet.errors import InputError, did_you_mean
 from xlnet.model import XLNetForSequenceClassification
 from xlnet.tasks.contract import Prediction, Row, Task, TaskBatch
 from xlnet.tasks.families.sequences import LongText, check_long_text, encode_texts, fit_sequences
-from xlnet.tasks.metrics import Scored, check_metrics, score
+from xlnet.tasks.metrics import GROUPED, METRICS, Scored, check_metrics, score
 from xlnet.text import XLNetTokenizer
 
 _ID_KEYS = ("id", "idx", "index", "guid")
@@ -29,8 +29,9 @@ class TextExample:
         id: what it is called.
         text: the first text; may be empty.
         pair: the second text, if the task has pairs.
-        label: class name, tuple of names, or number; None where not known.
-        group: the question it belongs to, where several examples are scored together.
+        label: class name, tuple of names, or number; None where not known, :class:`UnreadLabel` where not readable.
+        group: what it belongs to, where several examples are scored together (answers to one question) or ask about
+            the same text; empty where there is no such thing.
         where: file and line it comes from, for messages.
     """
 
@@ -40,6 +41,17 @@ class TextExample:
     label: Any = None
     group: str = ""
     where: str = ""
+
+
+@dataclass(frozen=True)
+class UnreadLabel:
+    """A label that could not be read: no matter for prediction, and refused where labels are needed.
+
+    Attributes:
+        complaint: file and line, the value and the rule.
+    """
+
+    complaint: str
 
 
 def record_id(record: Mapping[str, Any], number: int) -> str:
@@ -58,9 +70,24 @@ def column(record: Mapping[str, Any], name: str, where: str) -> str:
             f"{where}: there is no column {name!r}; present are {', '.join(map(repr, record)) or 'none'}."
             + did_you_mean(name, list(record))
         )
-    value = record[name]
+    return whole_text(record[name], name, where)
+
+
+def whole_text(value: Any, name: str, where: str) -> str:
+    """A value that must be a text the tokenizer can read.
+
+    Raises:
+        InputError: it is something else, or holds half a surrogate pair (JSON's escapes can say so).
+    """
     if not isinstance(value, str):
         raise InputError(f"{where}: {name} must be a text, but is {value!r}.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{where}: {name} holds half a surrogate pair (U+{ord(value[error.start]):04X}) at character "
+            f"{error.start}; it was cut in the middle of a character, or read with the wrong encoding."
+        ) from None
     return value
 
 
@@ -85,6 +112,7 @@ class TextTask(Task):
     """
 
     model_class = XLNetForSequenceClassification
+    known_scores: ClassVar[tuple[str, ...]] = tuple(METRICS)
     scores: tuple[str, ...] = ("accuracy",)
     long_text: LongText = "head"
     stride: int = 64
@@ -94,7 +122,7 @@ class TextTask(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_metrics(self.scores)
+        check_metrics(self.scores, self.known_scores, self.family)
         check_long_text(self.long_text, self.stride, self.max_length)
 
     @property
@@ -116,22 +144,39 @@ class TextTask(Task):
 
     @abstractmethod
     def read_label(self, value: Any, where: str) -> Any:
-        """A label from a record, or None where it has none."""
+        """A label from a record, None where it has none, or :class:`UnreadLabel`; never an error."""
 
     @abstractmethod
     def check_label(self, example: TextExample) -> None:
         """Refuse a label that the task does not have."""
 
     def check(self, examples: Sequence[TextExample], *, labelled: bool) -> None:
-        """Every label is known, and there where it is needed."""
+        """Texts can be read; every label is known, and there where it is needed."""
         for place, example in enumerate(examples):
-            if labelled and example.label is None:
-                raise InputError(
-                    f"{example.where or f'row {place + 1}'}: there is no label, and training and evaluation need one. "
-                    f"Is label_column={self.label_column!r} right? Use predict for rows without labels."
-                )
+            where = example.where or f"row {place + 1}"
+            whole_text(example.text, self.text_column, where)
+            whole_text(example.pair or "", self.pair_column, where)
             if labelled:
-                self.check_label(example)
+                self._check_labelled(example, where)
+
+    def _check_labelled(self, example: TextExample, where: str) -> None:
+        if example.label is None:
+            raise InputError(
+                f"{where}: there is no label, and training and evaluation need one. "
+                f"Is label_column={self.label_column!r} right? Use predict for rows without labels."
+            )
+        if isinstance(example.label, UnreadLabel):
+            raise InputError(example.label.complaint)
+        self.check_label(example)
+        if self.metric in GROUPED and not example.group:
+            raise InputError(
+                f"{where}: the first of scores is {self.metric}, which compares the examples of a group (a question, a "
+                "pair), but this one belongs to none. Name another metric first."
+            )
+
+    def split_key(self, example: TextExample) -> Any:
+        """Examples of a group stay with all others on the same first text; any other example is by itself."""
+        return example.text if example.group else super().split_key(example)
 
     def features(self, examples: Sequence[TextExample], tokenizer: XLNetTokenizer, *, training: bool) -> list[Row]:
         """``text <sep> <cls>`` or ``text <sep> pair <sep> <cls>``; one row each, or several windows."""
