@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import defaultdict
 from pathlib import Path
 
 from xlnet.errors import InputError
 from xlnet.tasks.datasets.tables import read_text
+from xlnet.tasks.ranking_metrics import whole_grade
 
 Texts = dict[str, str]
 Judgments = dict[str, dict[str, float]]
 
 _SMART_FIELD = re.compile(r"\.([A-Z])\s*")
 _SPACE = re.compile(r"\s+")
+_TOPIC = re.compile(r"<top>(?P<sgml>.*?)</top>|<topic\b(?P<keys>[^>]*)>(?P<xml>.*?)</topic\s*>", re.DOTALL | re.I)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def _clean(text: str) -> str:
@@ -38,39 +42,65 @@ def read_trec_documents(path: Path) -> Texts:
 
 
 def read_trec_queries(path: Path) -> Texts:
-    """``<top>`` elements with ``<num>`` and ``<title>``, closed or not: id -> title.
+    """Topics in either form: id -> title or query, what a person would type.
+
+    ``<top>`` elements hold ``<num>`` and ``<title>``, closed or not (ad hoc tracks). ``<topic number="1">`` elements
+    hold ``<query>`` beside a description and subtopics (the Web Track since 2009), or ``<title>`` (later tracks).
 
     Raises:
-        InputError: no query, one without number or title, or a number twice.
+        InputError: no query, one without number or text (names its line), or a number twice.
     """
     found: Texts = {}
-    for number, match in enumerate(re.finditer(r"<top>(.*?)</top>", read_text(path), re.DOTALL | re.I), start=1):
-        name = re.search(r"<num>\s*(?:Number:)?\s*([^\s<]+)", match[1], re.I)
-        title = re.search(r"<title>\s*(?:Topic:)?\s*(.*?)\s*(?=<|\Z)", match[1], re.DOTALL | re.I)
-        if name is None or title is None:
-            raise InputError(f"{path}, query {number}: there must be a <num> and a <title>.")
-        _add(found, name[1], _clean(title[1]), path)
+    # The line ends of comments stay, so that lines are those of the file.
+    text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), read_text(path))
+    for match in _TOPIC.finditer(text):
+        where = f"{path}:{text[: match.start()].count(chr(10)) + 1}"
+        name, query = _old_topic(match, where) if match["xml"] is None else _web_topic(match, where)
+        _add(found, name, query, path)
     if not found:
-        raise InputError(f"{path} holds no <top>...</top>.")
+        raise InputError(f'{path} holds no <top>...</top>, nor <topic number="...">...</topic>.')
     return found
+
+
+def _old_topic(match: re.Match[str], where: str) -> tuple[str, str]:
+    name = re.search(r"<num>\s*(?:Number:)?\s*([^\s<]+)", match["sgml"], re.I)
+    title = re.search(r"<title>\s*(?:Topic:)?\s*(.*?)\s*(?=<|\Z)", match["sgml"], re.DOTALL | re.I)
+    if name is None or title is None:
+        raise InputError(f"{where}: in <top> there must be a <num> and a <title>.")
+    return name[1], _clean(title[1])
+
+
+def _web_topic(match: re.Match[str], where: str) -> tuple[str, str]:
+    name = re.search(r"""\bnumber\s*=\s*["']\s*([^"']+?)\s*["']""", match["keys"], re.I)
+    query = re.search(r"<(query|title)>(.*?)</\1\s*>", match["xml"], re.DOTALL | re.I)
+    if name is None or query is None:
+        raise InputError(f'{where}: there must be <topic number="...">, and in it a <query> or a <title>.')
+    return name[1], html.unescape(_clean(query[2]))
 
 
 def read_qrels(path: Path) -> Judgments:
     """TREC judgments, ``query iteration document grade`` a line: query -> document -> grade.
 
+    Lines of five columns are the Web Track's of 2009, ``query document grade method probability``.
+
     Raises:
-        InputError: names file and line of another form.
+        InputError: names file and line of another form, of a grade that is no whole number, and of a second grade
+            that is not the first (judgments by subtopic are no judgments of documents).
     """
     found: Judgments = defaultdict(dict)
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         columns = line.split()
-        try:
-            query, _, document, grade = columns
-            found[query][document] = float(grade)
-        except ValueError:
-            raise InputError(f"{path}:{number} must be 'query 0 document grade', but is {line!r}.") from None
+        if len(columns) not in (4, 5):
+            raise InputError(f"{path}:{number} must be 'query 0 document grade', but is {line!r}.")
+        query, document, grade = (columns[0], *columns[2:]) if len(columns) == 4 else columns[:3]
+        value = whole_grade(grade, f"{path}:{number}")
+        if found[query].setdefault(document, value) != value:
+            raise InputError(
+                f"{path}:{number}: query {query}, document {document} has the grade {value:g} here and "
+                f"{found[query][document]:g} further up; there must be one."
+            )
     return dict(found)
 
 
@@ -123,11 +153,13 @@ def read_cranfield_judgments(path: Path) -> Judgments:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
-        try:
-            query, document, grade = line.split()
-            value = float(grade)
-        except ValueError:
-            raise InputError(f"{path}:{number} must be 'query document grade', but is {line!r}.") from None
+        columns = line.split()
+        if len(columns) != 3:
+            raise InputError(f"{path}:{number} must be 'query document grade', but is {line!r}.")
+        query, document, grade = columns
+        value = whole_grade(grade, f"{path}:{number}")
+        if value > 5:
+            raise InputError(f"{path}:{number}: grade {grade} must be 1 (best) to 5 (of no interest), or -1.")
         if value > 0:
             found[query][document] = max(5.0 - value, found[query].get(document, 0.0))
     return dict(found)

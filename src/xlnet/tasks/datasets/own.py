@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xlnet.errors import ConfigurationError, did_you_mean
+from xlnet.errors import ConfigurationError, InputError, did_you_mean
 from xlnet.tasks.contract import Task
 from xlnet.tasks.datasets.conll import read_words
 from xlnet.tasks.datasets.hub import is_hub, open_hub
@@ -20,9 +21,11 @@ from xlnet.tasks.families.ranking import Ranking, RankingExample
 from xlnet.tasks.families.regression import TextRegression
 from xlnet.tasks.families.text import column
 from xlnet.tasks.families.token_classification import TokenClassification, tag_names
+from xlnet.tasks.ranking_metrics import GDEVAL_GRADE
 
 _ENDINGS = ("tsv", "csv", "jsonl", "parquet")
 _SPLITS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,11 @@ def _with_tags(task: TokenClassification, examples: Sequence[Any]) -> Task:
 
 def _with_grades(task: Ranking, examples: Sequence[RankingExample]) -> Task:
     highest = max((grade for e in examples for grade in (e.label or {}).values()), default=1.0)
+    if max(task.max_grade, highest) > GDEVAL_GRADE:
+        _log.warning(
+            "%s: grades go up to %g. gdeval knows none above %g, so err@20 can be compared with no published number.",
+            task.name, max(task.max_grade, highest), GDEVAL_GRADE,
+        )  # fmt: skip
     return replace(task, max_grade=max(task.max_grade, highest))
 
 
@@ -75,10 +83,15 @@ KINDS: dict[str, Kind] = {
 
 
 def read_own(task: Task, path: str | Path, split: str) -> list[Any]:
-    """Examples from a file, from the file of a split in a folder, or from a data set of the hub.
+    """Examples from a file, from the file of a split in a folder, from a data set of the hub, or from a collection.
+
+    Args:
+        task: says what a record is.
+        path: of the data.
+        split: ``train``, ``dev`` or ``test``; those of a collection are :func:`read_ranking`'s.
 
     Raises:
-        InputError: nothing is there, or it cannot be read; names file, line, columns.
+        InputError: nothing is there, there is no such split, or it cannot be read; names file, line, columns.
     """
     if is_hub(path):
         records = open_hub(path).records(split)
@@ -86,16 +99,50 @@ def read_own(task: Task, path: str | Path, split: str) -> list[Any]:
         path = Path(path)
         if isinstance(task, TokenClassification):
             return read_words(path, split)
-        names = [f"{stem}.{ending}" for stem in _SPLITS[split] for ending in _ENDINGS]
-        present = path.is_file() or any((path / name).is_file() or (path / f"{name}.gz").is_file() for name in names)
-        if isinstance(task, Ranking) and path.is_dir() and not present:
-            return read_ranking(path, "all" if split == "test" else split)
-        records = read_records(find_file(path, names))
+        if isinstance(task, Ranking) and _is_collection(path):
+            return read_ranking(path, split)
+        if split not in _SPLITS:
+            raise InputError(
+                f"{path}: there is no split {split!r}; there are {', '.join(_SPLITS)}.{did_you_mean(split, _SPLITS)}"
+            )
+        records = read_records(find_file(path, _file_names(split)))
     examples = [task.example(record.values, record.where, i) for i, record in enumerate(records)]
     label = getattr(task, "label_column", None)
     if label and records and split == "train" and not any(label in record.values for record in records):
         column(records[0].values, label, records[0].where)
     return examples
+
+
+def _file_names(split: str) -> list[str]:
+    return [f"{stem}.{ending}" for stem in _SPLITS[split] for ending in _ENDINGS]
+
+
+def _is_collection(path: Path) -> bool:
+    """A folder without files by split; then ranking looks for documents, queries and judgments."""
+    names = [name for split in _SPLITS for name in _file_names(split)]
+    return path.is_dir() and not any((path / f"{name}{end}").is_file() for name in names for end in ("", ".gz"))
+
+
+def is_labelled(name: str, split: str, examples: Sequence[Any]) -> bool:
+    """Whether a split can be measured: every example has a label. Where not, a warning says how many have none.
+
+    Args:
+        name: of the task.
+        split: what the examples are called.
+        examples: of the split.
+
+    Raises:
+        InputError: there is no example.
+    """
+    if not examples:
+        raise InputError(f"{name}: {split} holds no example. Fill its file, or take it away.")
+    missing = [getattr(example, "where", "") or example.id for example in examples if example.label is None]
+    if missing:
+        _log.warning(
+            "%s: %s is not measured: %d of its %d examples have no label (the first is %s).",
+            name, split, len(missing), len(examples), missing[0],
+        )  # fmt: skip
+    return not missing
 
 
 def has_split(path: str | Path, split: str) -> bool:
