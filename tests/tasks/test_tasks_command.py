@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import torch
 from task_toys import toy_config, toy_texts, toy_tokenizer
 
 from xlnet.cli import call, main
-from xlnet.cli.finetune import FineTuneOptions, finetune, read_inputs
+from xlnet.cli.finetune import FineTuneOptions, finetune
 from xlnet.cli.parsing import build_parser
 from xlnet.cli.recipes import recipes
+from xlnet.cli.task_inputs import asked_task, read_inputs
 from xlnet.errors import InputError
 from xlnet.model import XLNetForSequenceClassification, XLNetLMHeadModel
 from xlnet.tasks.datasets.registry import BENCHMARKS
+from xlnet.tasks.families.token_classification import TokenClassification
+from xlnet.tasks.fine_tuned import FineTuned, read_task
 
 RECIPES = {name: path for name, path in recipes().items() if name.startswith("finetune/")}
 # learning rate, batch, steps, length, weight decay, decay of layers, warm-up: paper, table 8 of both versions, and the
@@ -165,3 +169,110 @@ def test_a_file_of_the_benchmarks_own_form_is_read_by_its_split(tmp_path: Path) 
     with pytest.raises(InputError, match=r"no column 'sentence'.*own form, add --split dev\."):
         read_inputs(Tuned(), path, "", labelled=False)  # type: ignore[arg-type]
     assert [e.text for e in read_inputs(Tuned(), path, "dev", labelled=False)] == ["It works.", "Works it."]  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def mine(pretrained: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of sst2."""
+    run = tmp_path_factory.mktemp("runs") / "sst2"
+    call(["finetune", "sst2", "--data", str(data), "--model", str(pretrained), "--output", str(run), *SMALL])
+    return run / "model"
+
+
+def test_the_diagnostic_sets_are_predicted_with_another_tasks_model(
+    pretrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """AX has no training data: its file for the server comes from a model of mnli, read at that model's length."""
+    labels = ("entailment", "neutral", "contradiction")
+    head = "".join(f"c{i}\t" for i in range(8)) + "sentence1\tsentence2\tgold_label\n"
+    rows = [f"{e.text}\t{e.text}\t{labels[i % 3]}" for i, e in enumerate(toy_texts(12))]
+    (tmp_path / "MNLI").mkdir()
+    for split in ("train", "dev_matched", "dev_mismatched"):
+        (tmp_path / "MNLI" / f"{split}.tsv").write_text(head + "".join("x\t" * 8 + row + "\n" for row in rows))
+    (tmp_path / "AX").mkdir()
+    text = "index\tsentence1\tsentence2\n" + "".join(f"{i}\t{row.rsplit(chr(9), 1)[0]}\n" for i, row in enumerate(rows))
+    (tmp_path / "AX" / "diagnostic.tsv").write_text(text)
+    run, out = tmp_path / "run", tmp_path / "out"
+    places = ["--data", str(tmp_path), "--model", str(pretrained), "--output", str(run)]
+    call(["finetune", "mnli", *places, *SMALL])
+    model = ["--model", str(run / "model"), "--device", "cpu"]
+    call(["predict", str(tmp_path), "--task", "ax", "--submission", "--output", str(out), *model])
+    lines = (out / "AX.tsv").read_text().splitlines()
+    assert len(lines) == 13
+    assert {line.split("\t")[1] for line in lines[1:]} <= set(labels)
+    assert main(["predict", str(tmp_path), "--task", "ax-b", "--submission", "--output", str(out), *model]) == 2
+    assert "was trained on mnli with" in capsys.readouterr().err
+    trained = read_task(run / "model")[0]
+    assert asked_task(trained, "ax", "").settings()["max_length"] == trained.settings()["max_length"] == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("out.txt", "end in .jsonl"),
+        ("out.run", "only rankings"),
+        ("nowhere/out.tsv", "is not there"),
+        ("there.tsv", "is a folder"),
+    ],
+)
+def test_where_predictions_go_is_looked_at_before_the_work(
+    mine: Path, data: Path, name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "there.tsv").mkdir()
+    (tmp_path / "out.run").write_text("kept")
+    monkeypatch.setattr(FineTuned, "predict", lambda *values, **more: pytest.fail("work was done"))
+    output = str(tmp_path / name)
+    assert main(["predict", str(data / "test.tsv"), "--model", str(mine), "--output", output, "--device", "cpu"]) == 2
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "out.run").read_text() == "kept"
+
+
+def test_labelled_files_in_other_forms_and_under_other_names_are_measured(
+    mine: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", str(mine), "--device", "cpu"]
+    call(["evaluate", str(data / "dev.tsv"), *model])
+    expected = json.loads(capsys.readouterr().out)
+    rows = [{"sentence": e.text, "label": e.label} for e in toy_texts(9, seed=9)]
+    plain, named = tmp_path / "plain.jsonl", tmp_path / "named.csv"
+    plain.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named.write_text("review,mood\n" + "".join(f'"{row["sentence"]}",{row["label"]}\n' for row in rows))
+    call(["evaluate", str(plain), *model])
+    assert json.loads(capsys.readouterr().out) == expected
+    call(["evaluate", str(named), "--text_column", "review", "--label_column", "mood", *model])
+    assert json.loads(capsys.readouterr().out) == expected
+    assert main(["evaluate", str(named), *model]) == 2
+    assert "Nor is it a table or JSONL with the columns of sst2" in capsys.readouterr().err
+
+
+def test_the_last_test_set_is_looked_at_before_training_and_kept_in_the_result(
+    pretrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split, count in (("train", 12), ("dev", 6), ("test", 6)):
+        lines = "".join(f"{e.text}\t{e.label}\n" for e in toy_texts(count, seed=count))
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\n" + lines)
+    places = ["classify", "--data", str(tmp_path), "--model", str(pretrained)]
+    call(["finetune", *places, "--output", str(tmp_path / "run"), *SMALL])
+    found = json.loads(capsys.readouterr().out)
+    kept = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert kept["final_metrics"] == {"test/accuracy": found["test/accuracy"]}
+    (tmp_path / "test.tsv").write_text("text\tlabel\ngood\t7\n")
+    assert main(["finetune", *places, "--output", str(tmp_path / "other"), *SMALL]) == 2
+    message = capsys.readouterr().err
+    assert "test.tsv:2" in message
+    assert "7" in message
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("name", ["eng.testb", "words.txt", "words.txt.gz", "words.conll"])
+def test_words_are_read_by_any_name(name: str, tmp_path: Path) -> None:
+    text = "Good B-X\ntext O\n\n"
+    packed = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+    (tmp_path / name).write_bytes(packed)
+
+    class Tuned:
+        task = TokenClassification(name="tag", label_names=("B-X", "O"))
+
+    (example,) = read_inputs(Tuned(), tmp_path / name, "", labelled=True)  # type: ignore[arg-type]
+    assert example.words == ("Good", "text")

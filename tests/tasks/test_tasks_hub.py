@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xlnet.cli.finetune import read_inputs
+from xlnet.cli.task_inputs import read_inputs
 from xlnet.errors import InputError, MachineError
 from xlnet.tasks.datasets import hub
 from xlnet.tasks.datasets.hub import HubName, is_hub, open_hub

@@ -36,6 +36,9 @@ def evaluate(
     precision: Precision = "float32",
     float32_products: Float32Products = "auto",
     device: str = "auto",
+    text_column: str | None = None,
+    pair_column: str | None = None,
+    label_column: str | None = None,
     stream: StreamConfig = StreamConfig(seq_len=128, reuse_len=64),
 ) -> None:
     """Measure a model on held-out data; prints JSON.
@@ -54,15 +57,23 @@ def evaluate(
         precision: fine-tuned: arithmetic; bfloat16 is faster on some machines (a warning says where it is slower)
         float32_products: library for float32 matrices on a CPU: auto, default or onednn
         device: auto, cpu, cuda, cuda:N or mps
+        text_column: fine-tuned: name of the text's column, where it is called otherwise than in training
+        pair_column: fine-tuned: name of the second text's column
+        label_column: fine-tuned: name of the label's column
         stream: how tokens become sequences and targets
     """
     if is_fine_tuned(model):
         with chosen_products(float32_products):
-            found = evaluate_task(inputs, model=model, task=task, split=split, precision=precision, device=device)
+            found = evaluate_task(
+                inputs, model=model, task=task, split=split, precision=precision, device=device,
+                text_column=text_column, pair_column=pair_column, label_column=label_column,
+            )  # fmt: skip
         print(json.dumps(found, indent=2))
         return
-    if task is not None or split or precision != "float32":
-        raise ConfigurationError(f"--task, --split and --precision are for fine-tuned models, and {model} is none.")
+    if task is not None or split or precision != "float32" or text_column or pair_column or label_column:
+        raise ConfigurationError(
+            f"--task, --split, --precision and names of columns are for fine-tuned models, and {model} is none."
+        )
     if count is not None and count < 1:
         raise ConfigurationError(f"--count {count} must be at least 1; leave it out for the whole text.")
     counted_text = None if baseline is None else TokenCorpus.open(baseline, "train")

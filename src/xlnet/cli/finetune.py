@@ -11,25 +11,23 @@ from typing import Any, Literal
 
 from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.progress import say
+from xlnet.cli.task_inputs import asked_task, check_submission, read_inputs, write_submission
 from xlnet.configuration import SummaryType
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.float32 import Float32Products, products_in_words
 from xlnet.tasks.config import FineTuneConfig
-from xlnet.tasks.datasets.hub import is_hub
-from xlnet.tasks.datasets.hub_forms import read_benchmark
 from xlnet.tasks.datasets.loading import Loaded, load_task
-from xlnet.tasks.datasets.outputs import write_jsonl, write_predictions
-from xlnet.tasks.datasets.own import adjusted, read_own
-from xlnet.tasks.datasets.registry import BENCHMARKS, benchmark
-from xlnet.tasks.datasets.tables import read_records
+from xlnet.tasks.datasets.outputs import check_predictions, write_jsonl, write_predictions
+from xlnet.tasks.datasets.own import adjusted
 from xlnet.tasks.fine_tuned import FineTuned, read_task
+from xlnet.tasks.finetune import RESULT_FILE
 from xlnet.tasks.finetune import finetune as finetune_model
 from xlnet.tasks.seeds import finetune_seeds
-from xlnet.tasks.squad.task import QuestionAnswering
 from xlnet.tasks.starting import start_model
 from xlnet.text import XLNetTokenizer
 from xlnet.training.config import Precision
 from xlnet.training.device import choose_device
+from xlnet.training.run_files import write_text
 
 _TASK_OPTIONS = (
     "max_length", "long_text", "stride", "class_weights", "label_smoothing", "text_column", "pair_column",
@@ -115,6 +113,7 @@ def finetune(
     folder = Path(output)
     refuse_other_run(folder, resume, ("run.json", "seeds.json"))
     loaded = load_task(task, data, dev=dev, dev_share=dev_share, limit=limit, changes=settings.task_changes())
+    check_final(loaded)
     tokenizer = XLNetTokenizer.from_pretrained(model)
     config = settings.config()
     say(f"{loaded.task.name}: {len(loaded.data.train):,} training examples"
@@ -140,11 +139,27 @@ def finetune(
     else:
         best = finetune_model(fresh(config.seed), tokenizer, loaded.task, loaded.data, config, folder, resume=resume)
         shown = dict(best.metrics)
-    print(json.dumps({**shown, **_final_metrics(best, loaded, config)}, indent=2))
+    final = final_metrics(best, loaded, config)
+    if final:
+        add_to_result(folder / RESULT_FILE, final)
+    print(json.dumps({**shown, **final}, indent=2))
     say(f"model in {folder / 'model'}\ntry: xlnet predict FILE --model {folder / 'model'}")
 
 
-def _final_metrics(best: FineTuned, loaded: Loaded, config: FineTuneConfig) -> dict[str, float]:
+def check_final(loaded: Loaded) -> None:
+    """Refuse, before the work, what could not be measured after it.
+
+    Raises:
+        InputError: a final set without examples, or what :meth:`Task.check` refuses.
+    """
+    for name, examples in loaded.final.items():
+        if not examples:
+            raise InputError(f"{loaded.task.name}: the set {name!r}, to be measured at the end, holds no example.")
+        loaded.task.check(examples, labelled=True)
+
+
+def final_metrics(best: FineTuned, loaded: Loaded, config: FineTuneConfig) -> dict[str, float]:
+    """Metrics on the sets that are measured once, at the end, as ``SET/METRIC``."""
     found: dict[str, float] = {}
     for name, examples in loaded.final.items():
         metrics = best.evaluate(examples, batch_size=config.evaluation_batch_size)
@@ -152,31 +167,10 @@ def _final_metrics(best: FineTuned, loaded: Loaded, config: FineTuneConfig) -> d
     return found
 
 
-def read_inputs(tuned: FineTuned, source: str | Path, split: str, *, labelled: bool) -> list[Any]:
-    """Examples for a fine-tuned model: a split of its benchmark's official files, or the records of a file.
-
-    Args:
-        tuned: says what it reads.
-        source: folder, file, or data set of the hub.
-        split: of a folder or data set; empty takes ``test`` to predict and ``dev`` to evaluate.
-        labelled: whether it is to be evaluated.
-    """
-    task = tuned.task
-    source = source if is_hub(source) else Path(source)
-    if task.name not in BENCHMARKS:
-        if isinstance(source, Path) and source.is_file() and source.suffix not in (".txt", ".conll"):
-            return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
-        return read_own(task, source, split or ("dev" if labelled else "test"))
-    found = benchmark(task.name)
-    passages = isinstance(task, QuestionAnswering) and str(source).removesuffix(".gz").endswith(".json")
-    measured = (*found.held_out, *found.final, "dev")
-    usual = measured if labelled else (*found.test, *found.final, "test")
-    if not isinstance(source, Path) or split or labelled or source.is_dir() or passages:
-        return read_benchmark(found, source, split or usual[0])
-    try:
-        return [task.example(record.values, record.where, i) for i, record in enumerate(read_records(source))]
-    except InputError as error:
-        raise InputError(f"{error} To read a file of {task.name}'s own form, add --split {measured[0]}.") from error
+def add_to_result(path: Path, final: Mapping[str, float]) -> None:
+    """Put the final metrics beside those of the held-out data in ``result.json``."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    write_text(path, json.dumps({**values, "final_metrics": dict(final)}, indent=2) + "\n")
 
 
 def predict(
@@ -186,6 +180,7 @@ def predict(
     output: str = "-",
     split: str = "",
     submission: bool = False,
+    task: str | None = None,
     text_column: str | None = None,
     pair_column: str | None = None,
     batch_size: int = 32,
@@ -201,7 +196,9 @@ def predict(
         model: fine-tuned folder
         output: file that ends in .jsonl, .tsv or (rankings) .run; - prints JSONL
         split: of a folder; by default test
-        submission: write the file that the GLUE or SuperGLUE server takes instead, into the folder --output
+        submission: write what the benchmark's own server or scorer takes instead (GLUE, SuperGLUE, SQuAD), into the
+            folder --output
+        task: another benchmark with the same labels, such as ax for a model of mnli
         text_column: name of the text's column, where it is called otherwise than in training
         pair_column: name of the second text's column
         batch_size: rows at once
@@ -209,10 +206,14 @@ def predict(
         float32_products: library for float32 matrices on a CPU: auto, default or onednn
         device: auto, cpu, cuda, cuda:N or mps
     """
-    task = read_task(Path(model))[0]
-    task = adjusted(task, {"text_column": text_column, "pair_column": pair_column})
+    chosen = asked_task(read_task(Path(model))[0], task, model)
+    chosen = adjusted(chosen, {"text_column": text_column, "pair_column": pair_column})
+    if submission:
+        check_submission(chosen, Path(output))
+    elif output != "-":
+        check_predictions(chosen, Path(output))
     tuned = FineTuned.from_pretrained(
-        model, device=device, task=task, precision=precision, float32_products=float32_products
+        model, device=device, task=chosen, precision=precision, float32_products=float32_products
     )
     if submission:
         write_submission(tuned, source, Path(output), split, batch_size)
@@ -225,26 +226,6 @@ def predict(
         say(f"{len(predictions):,} predictions in {output}")
 
 
-def write_submission(tuned: FineTuned, source: str | Path, output: Path, split: str, batch_size: int) -> None:
-    """The files that the server of the model's benchmark takes, one for each test split.
-
-    Raises:
-        ConfigurationError: there is no such server.
-        InputError: no test files.
-    """
-    found = BENCHMARKS.get(tuned.task.name)
-    if found is None or found.write is None:
-        raise ConfigurationError(f"--submission: there is no server that takes predictions for {tuned.task.name}.")
-    if output.suffix:
-        raise ConfigurationError(f"--output {output} must be a folder with --submission; the server fixes the name.")
-    output.mkdir(parents=True, exist_ok=True)
-    for name, test in zip(found.submission, found.test, strict=True):
-        if split and test != split:
-            continue
-        found.write(tuned.predict(read_benchmark(found, source, test), batch_size=batch_size), output / name)
-        say(f"for the server: {output / name}")
-
-
 def evaluate_task(
     inputs: Sequence[str],
     *,
@@ -254,6 +235,9 @@ def evaluate_task(
     batch_size: int = 64,
     precision: Precision = "float32",
     device: str = "auto",
+    text_column: str | None = None,
+    pair_column: str | None = None,
+    label_column: str | None = None,
 ) -> Mapping[str, float]:
     """Metrics of a fine-tuned folder on labelled data.
 
@@ -265,19 +249,13 @@ def evaluate_task(
         batch_size: rows at once.
         precision: arithmetic of the forward pass.
         device: auto, cpu, cuda, cuda:N or mps.
+        text_column, pair_column, label_column: names of the columns, where they are called otherwise than in training.
     """
     if len(inputs) != 1:
         raise InputError(f"Give one folder or file to evaluate on, not {len(inputs)}.")
-    trained = read_task(Path(model))[0]
-    chosen = None
-    if task is not None and task != trained.name:
-        chosen = benchmark(task).task
-        ours, theirs = (getattr(found, "label_names", ()) for found in (trained, chosen))
-        if type(chosen) is not type(trained) or ours != theirs:
-            raise ConfigurationError(
-                f"--task {task} has the labels {', '.join(theirs) or 'of another kind'}, but the model in {model} was "
-                f"trained on {trained.name} with {', '.join(ours) or 'another kind of labels'}."
-            )
+    chosen = asked_task(read_task(Path(model))[0], task, model)
+    columns = {"text_column": text_column, "pair_column": pair_column, "label_column": label_column}
+    chosen = adjusted(chosen, columns)
     tuned = FineTuned.from_pretrained(model, device=device, task=chosen, precision=precision)
     examples = read_inputs(tuned, inputs[0], split, labelled=True)
     return tuned.evaluate(examples, batch_size=batch_size)

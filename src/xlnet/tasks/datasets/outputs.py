@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from xlnet.errors import InputError
-from xlnet.tasks.contract import Prediction
+from xlnet.tasks.contract import Prediction, Task
+from xlnet.tasks.families.ranking import Ranking
+from xlnet.training.run_files import write_text
+
+Write = Callable[[Sequence[Prediction], TextIO], None]
 
 _LINE_ENDS = {number: f"\\u{number:04x}" for number in (0x85, 0x2028, 0x2029)}
 
@@ -51,16 +56,41 @@ def write_run(predictions: Sequence[Prediction], file: TextIO) -> None:
             file.write(f"{prediction['id']} Q0 {item['id']} {rank} {item['score']:.6f} xlnet\n")
 
 
-WRITERS = {".jsonl": write_jsonl, ".json": write_jsonl, ".tsv": write_tsv, ".run": write_run}
+WRITERS: dict[str, Write] = {".jsonl": write_jsonl, ".json": write_jsonl, ".tsv": write_tsv, ".run": write_run}
 
 
-def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
-    """In the form that the ending of the name asks for.
+def writer_of(path: Path) -> Write:
+    """What writes the form that the ending of a name asks for.
 
     Raises:
         InputError: another ending.
     """
     if path.suffix not in WRITERS:
         raise InputError(f"{path}: predictions are written to names that end in {', '.join(WRITERS)}.")
-    with path.open("w", encoding="utf-8") as file:
-        WRITERS[path.suffix](predictions, file)
+    return WRITERS[path.suffix]
+
+
+def check_predictions(task: Task, path: Path) -> None:
+    """Whether a task's predictions can be written there; looked at before hours of work, and nothing is written.
+
+    Raises:
+        InputError: an ending without a writer, rankings asked of another task, or a folder that is not there.
+    """
+    writer_of(path)
+    if path.suffix == ".run" and not isinstance(task, Ranking):
+        raise InputError(f"{path}: only rankings can be written as a .run file; for {task.name} use .jsonl or .tsv.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} is not there; make it first.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it.")
+
+
+def write_predictions(predictions: Sequence[Prediction], path: Path) -> None:
+    """In the form that the ending of the name asks for; a file that is there is replaced once the new one is whole.
+
+    Raises:
+        InputError: another ending, or rankings asked of other predictions.
+    """
+    write, text = writer_of(path), io.StringIO()
+    write(predictions, text)
+    write_text(path, text.getvalue())
