@@ -9,7 +9,7 @@ READY   = $(VENV)/.ready
 demo: $(READY)            ## pretrain a tiny XLNet on real text, then use it (about five minutes)
 	$(BIN)/xlnet demo --output runs/demo
 
-test: $(READY)            ## every test that this machine can run
+test: $(READY)            ## all tests but those that take minutes each
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not long"
 
 test-long: $(READY)       ## the tests that take minutes each: learning whole tasks by heart
@@ -30,5 +30,5 @@ $(READY): pyproject.toml
 	$(BIN)/pip install --quiet -e ".[dev]"
 	touch $(READY)
 
-clean:
-	rm -rf $(VENV) runs dist build src/*.egg-info
+clean:                    ## what can be made again; trained models in runs/ stay
+	rm -rf $(VENV) dist build src/*.egg-info

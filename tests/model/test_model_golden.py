@@ -198,7 +198,7 @@ def test_core(golden: Path, name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("kind", ["last", "first", "mean", "attn"])
 @pytest.mark.parametrize("name", ["a1_content_A", "a2_content_B"])
 def test_pooling(golden: Path, name: str, kind: str, proj: bool, dtype: torch.dtype) -> None:
-    """The release's ``first`` and ``mean`` count padding (findings B8): without a mask ours do the same."""
+    """The release's ``first`` and ``mean`` count padding: without a mask ours do the same."""
     case = load(golden, name, dtype)
     config = case.config(summary_type=kind, summary_use_proj=proj)
     head = XLNetForSequenceClassification(config).to(dtype)

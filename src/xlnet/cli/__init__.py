@@ -33,9 +33,9 @@ COMMANDS: dict[str, Command] = {
     "score": Command("use", "log-probability and perplexity of texts"),
     "generate": Command("use", "continue prompts"),
     "info": Command("weights", "what a model folder is and what will load from it"),
-    "convert": Command("weights", "official TensorFlow, Hugging Face and native folders into one another"),
+    "convert": Command("weights", "official TensorFlow, Hugging Face and native folders to native or Hugging Face"),
     "export": Command("weights", "write ONNX graphs"),
-    "bench": Command("bench", "how fast a training step is on this machine, beside transformers"),
+    "bench": Command("bench", "how fast training, encoding and generation are on this machine"),
     "demo": Command("demo", "pretrain a tiny model on real text, then use it"),
 }
 

@@ -100,7 +100,7 @@ def finetune(
     Args:
         task: name of the task
         data: folder of the data, or the file to train on; or from the hub: hub (the benchmark's own), hub:OWNER/NAME,
-            hub:OWNER/NAME:CONFIG
+            hub:OWNER/NAME:CONFIG, each with @REVISION if need be
         model: folder or hub name of the model to start from; a fine-tuned one will do (mnli, then rte)
         output: folder of the run
         dev: file to choose the best weights by; by default what the data folder has

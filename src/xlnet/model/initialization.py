@@ -1,4 +1,4 @@
-"""Initial weights, as the release draws them (findings B6)."""
+"""Initial weights, as the release draws them."""
 
 from __future__ import annotations
 

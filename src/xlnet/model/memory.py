@@ -52,7 +52,7 @@ class Memory:
 
     @classmethod
     def attended_zeros(cls, config: XLNetConfig, batch_size: int, **options: object) -> Memory:
-        """The release's start: zero states that *are* attended to (findings B4). Takes the options of :meth:`empty`."""
+        """The release's start: zero states that *are* attended to. Takes the options of :meth:`empty`."""
         fresh = cls.empty(config, batch_size, **options)  # type: ignore[arg-type]
         return cls(fresh.states, torch.ones_like(fresh.valid), fresh.direction)
 

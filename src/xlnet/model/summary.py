@@ -10,7 +10,7 @@ from xlnet.model.dropout import dropout
 
 
 class SummaryAttention(nn.Module):
-    """A learnt query attends to all real tokens; layer normalization without residual, as released (findings B8)."""
+    """A learnt query attends to all real tokens; layer normalization without residual, as released."""
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__()
