@@ -19,6 +19,7 @@ from xlnet.tasks.families.multi_label import MultiLabelClassification
 from xlnet.tasks.families.multiple_choice import MultipleChoice
 from xlnet.tasks.families.ranking import Ranking
 from xlnet.tasks.families.regression import TextRegression
+from xlnet.tasks.families.text import TextExample
 from xlnet.tasks.families.token_classification import TokenClassification
 from xlnet.tasks.fine_tuned import FineTuned
 from xlnet.tasks.starting import start_model
@@ -52,6 +53,45 @@ def test_every_kind_of_input_is_read(tuned: FineTuned) -> None:
         tuned.predict([("good", "bad")])
     with pytest.raises(InputError, match=r"input 1: there is no column 'text'; present are 'txt'.*Did you mean 'txt'"):
         tuned.predict([{"text": "x"}, {"txt": "y"}])
+
+
+@pytest.mark.parametrize(("value", "match"), [
+    (float("nan"), r"input 1 is nan; it must be a text \(a str\), a record"),
+    (None, "input 1 is None; it must be a text"),
+    (["good", "bad"], r"input 1 is \['good', 'bad'\]; it must be a text"),
+    (b"good", "input 1 is b'good'; it must be a text"),
+    ((None,), "input 1: text must be a text, but is None"),
+    ("a\ud83d", r"input 1: text holds half a surrogate pair \(U\+D83D\) at character 1"),
+    (TextExample("7", "\udc00", where="f.jsonl:8"), r"f\.jsonl:8: text holds half a surrogate pair"),
+    (TextExample("7", None), "row 2: text must be a text, but is None"),  # type: ignore[arg-type]
+])  # fmt: skip
+def test_inputs_that_are_no_text_are_named(value: object, match: str, tuned: FineTuned) -> None:
+    with pytest.raises(InputError, match=match):
+        tuned.predict(["good", value])
+
+
+def test_what_a_pair_looks_like_is_said() -> None:
+    task = TextClassification(max_length=16, text_column="premise", pair_column="hypothesis")
+    tuned = FineTuned(start_model(toy_config(), task), toy_tokenizer(), task)
+    with pytest.raises(
+        InputError, match=r"input 0 is \['a', 'b'\]; it must be a tuple \(premise, hypothesis\), a record"
+    ):
+        tuned.predict([["a", "b"]])
+
+
+def test_one_input_instead_of_a_list_is_refused_and_evaluation_reads_records(tuned: FineTuned) -> None:
+    with pytest.raises(
+        InputError, match=r"predict takes a list of inputs, not one record. Write predict\(\[record\]\)"
+    ):
+        tuned.predict({"text": "good"})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="predict takes a list of inputs, not None"):
+        tuned.predict(None)  # type: ignore[arg-type]
+    (label,) = [record["label"] for record in tuned.predict(["good"])]
+    assert tuned.evaluate([{"text": "good", "label": label}])["accuracy"] == 1.0
+    with pytest.raises(InputError, match="input 0: there is no label"):
+        tuned.evaluate(["good"])
+    with pytest.raises(InputError, match="input 1: text must be a text, but is None"):
+        tuned.embed(["good", None])  # type: ignore[list-item]
 
 
 def test_predictions_in_training_mode_are_those_of_eval_mode(tmp_path: Path) -> None:

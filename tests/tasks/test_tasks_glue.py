@@ -10,6 +10,7 @@ import pytest
 from xlnet.errors import ConfigurationError, InputError
 from xlnet.tasks.datasets.glue import GLUE
 from xlnet.tasks.datasets.glue_files import write_glue
+from xlnet.tasks.datasets.loading import load_task
 from xlnet.tasks.datasets.registry import BENCHMARKS, benchmark
 
 RECORDED = json.loads((Path(__file__).resolve().parents[1] / "golden/tasks/glue_examples.json").read_text())
@@ -122,6 +123,27 @@ def test_a_few_broken_rows_of_qqp_are_left_out_and_said(tmp_path: Path, caplog: 
     write(tmp_path / "train.tsv", (header, *rows, "9\tbroken"))
     with pytest.raises(InputError, match=r"train\.tsv:4 has 2 columns instead of 6"):
         BENCHMARKS["qqp"].read(tmp_path, "train")
+
+
+def test_no_row_of_a_test_is_left_out_since_the_server_counts_them(tmp_path: Path) -> None:
+    header, row = TEST_HEADERS["qqp"]
+    write(tmp_path / "test.tsv", (header, *([row] * 2000), "9\tbroken"))
+    with pytest.raises(InputError, match=r"test\.tsv:2002 has 2 columns instead of 3"):
+        BENCHMARKS["qqp"].read(tmp_path, "test")
+    pairs = ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *(["1\t5\t6\tA.\tB."] * 3))
+    write(tmp_path / "msr_paraphrase_train.txt", pairs)
+    write(tmp_path / "msr_paraphrase_test.txt", pairs)
+    assert len(BENCHMARKS["mrpc"].read(tmp_path, "test")) == 3
+
+
+@pytest.mark.parametrize("name", ["qnli", "wnli", "qnli-ranking", "wnli-ranking"])
+def test_candidates_for_one_text_are_held_out_together(name: str, tmp_path: Path) -> None:
+    header, *rows = PLAIN[name.removesuffix("-ranking")]
+    labels = [row.split("\t")[-1] for row in rows]
+    path = write(tmp_path / "a.tsv", (header, *(f"{i}\ttext {i // 3}\tone {i}\t{labels[i % 2]}" for i in range(30))))
+    data = load_task(name, path, dev_share=0.3).data
+    assert len(data.held_out["dev"]) == 9
+    assert not {e.text for e in data.train} & {e.text for e in data.held_out["dev"]}
 
 
 def test_the_download_folder_itself_will_do(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""RACE, IMDB, the CSV sets, CoNLL, TREC and SMART: official files in, examples out; each malformed row is named."""
+"""RACE, IMDB, the CSV sets, TREC and SMART: official files in, examples out; each malformed row is named."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ from xlnet.tasks.datasets.collections import (
     read_trec_documents,
     read_trec_queries,
 )
-from xlnet.tasks.datasets.conll import read_conll
 from xlnet.tasks.datasets.race import race_question
 from xlnet.tasks.datasets.ranking import read_collection, read_ranking
 from xlnet.tasks.datasets.registry import BENCHMARKS
-from xlnet.tasks.datasets.tables import read_csv, read_jsonl, read_records, read_tsv
 from xlnet.tasks.families.text import UnreadLabel
 
 HERE = Path(__file__).resolve().parents[1] / "golden" / "tasks"
@@ -117,19 +114,6 @@ def test_the_csv_sets_of_zhang_et_al(name: str, classes: int, titled: bool, tmp_
     assert examples[0].text == ('A "title", here ' if titled else "") + "text 0, with a comma"
 
 
-def test_conll(tmp_path: Path) -> None:
-    path = tmp_path / "train.txt"
-    path.write_text(
-        "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\nBonn NNP B-NP B-LOC\n", newline=""
-    )
-    first, second = read_conll(path)
-    assert (first.words, first.label) == (("EU", "rejects"), ("B-ORG", "O"))
-    assert (second.words, second.where) == (("Bonn",), f"{path}:7")
-    path.write_text("EU NNP B-ORG\nrejects O\n")
-    with pytest.raises(InputError, match=r"train\.txt:2 has 2 columns instead of 3"):
-        read_conll(path)
-
-
 def test_trec_forms(tmp_path: Path) -> None:
     documents, queries, qrels = tmp_path / "docs.trec", tmp_path / "topics.trec", tmp_path / "qrels.txt"
     documents.write_text("<DOC>\n<DOCNO> A-1 </DOCNO>\n<TEXT>two\nlines</TEXT>\n</DOC>\n<DOC><DOCNO>B</DOCNO></DOC>\n")
@@ -160,35 +144,6 @@ def test_smart_forms(tmp_path: Path) -> None:
     path.write_text("text without entry\n")
     with pytest.raises(InputError, match=r"cran\.all\.1400:1: text before"):
         read_smart(path)
-
-
-def test_tables_keep_every_row(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("text\nfirst\n\nthird\u2028still\n", encoding="utf-8", newline="")
-    assert [r.values["text"] for r in read_tsv(path)] == ["first", "", "third\u2028still"]
-    path = tmp_path / "a.csv"
-    path.write_text('id,text\n1,"two\nlines, and ""quotes"""\n2,x\n', newline="")
-    assert [(r.where.rsplit(":")[-1], r.values["text"]) for r in read_csv(path)] == [
-        ("2", 'two\nlines, and "quotes"'), ("4", "x"),
-    ]  # fmt: skip
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "x"}\n\n{"text": "y"}', newline="")
-    assert [r.where for r in read_jsonl(path)] == [f"{path}:1", f"{path}:3"]
-    shutil.copy(path, tmp_path / "b.txt")
-    with pytest.raises(InputError, match=r"must end in \.tsv, \.csv or \.jsonl"):
-        read_records(tmp_path / "b.txt")
-
-
-def test_parquet(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"text": ["a", ""], "label": [1, 0]}), tmp_path / "a.parquet")
-    assert [r.values for r in read_records(tmp_path / "a.parquet")] == [
-        {"text": "a", "label": 1}, {"text": "", "label": 0},
-    ]  # fmt: skip
-    (tmp_path / "b.parquet").write_text("no parquet")
-    with pytest.raises(InputError, match=r"b\.parquet cannot be read as Parquet"):
-        read_records(tmp_path / "b.parquet")
 
 
 @pytest.mark.data

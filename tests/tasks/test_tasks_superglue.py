@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from xlnet.errors import InputError
+from xlnet.tasks.datasets.loading import load_task
 from xlnet.tasks.datasets.registry import BENCHMARKS
 
 PASSAGE = "Ann met Bob.\n@highlight\nAnn left"
@@ -77,6 +78,78 @@ def test_missing_keys_name_those_present(tmp_path: Path) -> None:
         read("boolq", tmp_path, LINES["boolq"], {"question": "x"})
     with pytest.raises(InputError, match=r"val\.jsonl:1: there is no key 'qas'"):
         read("record", tmp_path, {k: v for k, v in LINES["record"].items() if k != "qas"})
+
+
+def changed(name: str, **changes: Any) -> dict[str, Any]:
+    return {**json.loads(json.dumps(LINES[name])), **changes}
+
+
+@pytest.mark.parametrize(("name", "record", "match"), [
+    ("copa", changed("copa", question="reason"), "question 'reason' must be cause or effect"),
+    ("multirc", changed("multirc", passage="P."), "passage must be of the kind object, but is 'P.'"),
+    ("multirc", changed("multirc", passage={"text": "P.", "questions": {}}), "questions must be of the kind list"),
+    ("record", changed("record", passage={"text": "P.", "entities": [{"start": "0", "end": 2}]}),
+     "start must be of the kind number, but is '0'"),
+    ("record", changed("record", qas=["x"]), "there is no key 'idx'; present are 'x'"),
+    ("wsc", changed("wsc", target={"span1_text": "a", "span2_text": "he", "span2_index": None}),
+     "span2_index must be of the kind number, but is None"),
+])  # fmt: skip
+def test_values_of_another_kind_are_named(name: str, record: dict[str, Any], match: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"val\.jsonl:2: " + match):
+        read(name, tmp_path, LINES[name], record)
+
+
+@pytest.mark.parametrize(("name", "record", "match"), [
+    ("copa", changed("copa", label="first"), "label 'first' is not known; allowed are an index from 0 to 1"),
+    ("copa", changed("copa", label=[]), "there is no label"),
+    ("copa", changed("copa", label=2), "label 2 is not known"),
+    ("record", changed("record", qas=[{"idx": 0, "query": "@placeholder", "answers": [{"txt": "Bob"}]}]),
+     "answers .*'txt': 'Bob'.* must be a list of objects, each with its text"),
+    ("record", changed("record", qas=[{"idx": 0, "query": "@placeholder", "answers": "Bob"}]), "answers 'Bob' must be"),
+])  # fmt: skip
+def test_labels_of_another_kind_are_named_where_they_are_needed(
+    name: str, record: dict[str, Any], match: str, tmp_path: Path
+) -> None:
+    examples = read(name, tmp_path, LINES[name], record)
+    BENCHMARKS[name].task.check(examples, labelled=False)
+    with pytest.raises(InputError, match=r"val\.jsonl:2: " + match):
+        BENCHMARKS[name].task.check(examples, labelled=True)
+
+
+def test_gender_parity_of_pairs_with_the_same_id(tmp_path: Path) -> None:
+    found = BENCHMARKS["ax-g"]
+    examples = read("ax-g", tmp_path, *[changed("ax-g", idx=i, pair_id=550 + i // 2) for i in range(6)])
+    assert [e.group for e in examples] == ["550", "550", "551", "551", "552", "552"]
+    answers = ["entailment", "entailment", "entailment", "not_entailment", "not_entailment", "not_entailment"]
+    predictions = [{"id": e.id, "label": label} for e, label in zip(examples, answers, strict=True)]
+    assert found.task.metrics(examples, predictions) == {"accuracy": 0.5, "gender_parity": pytest.approx(2 / 3)}
+    without = read("ax-g", tmp_path, *[{k: v for k, v in LINES["ax-g"].items() if k != "pair_id"}] * 6)
+    found.task.check(without, labelled=True)
+    assert found.task.metrics(without, predictions) == {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("name", ["multirc", "boolq", "wsc", "wsc-ranking", "record"])
+def test_what_asks_about_one_text_is_held_out_together(name: str, tmp_path: Path) -> None:
+    def text(example: Any) -> str:
+        return example.context if name == "record" else example.text
+
+    lines = []
+    for i in range(30):
+        line = json.loads(json.dumps(LINES[name.removesuffix("-ranking")]).replace("Ann", f"Ann{i // 3}"))
+        line["idx"] = i
+        if name == "multirc":
+            line["passage"]["text"] = f"P{i // 3}."
+        elif name == "record":
+            line["passage"]["entities"] = [{"start": 0, "end": 2}, {"start": 9, "end": 11}]
+            line["qas"][0]["answers"] = [{"text": line["passage"]["text"][9:12]}]
+        else:
+            line["passage" if name == "boolq" else "text"] += f" {i // 3}"
+        lines.append(json.dumps(line) + "\n")
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    data = load_task(name, tmp_path / "a.jsonl", dev_share=0.2).data
+    held_out = {text(example) for example in data.held_out["dev"]}
+    assert len(held_out) == 2
+    assert not {text(example) for example in data.train} & held_out
 
 
 def test_submissions_are_what_the_server_takes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from xlnet.model import PretrainedModel
 from xlnet.tasks.catalog import family
 from xlnet.tasks.contract import Prediction, Task
 from xlnet.tasks.embedding import Pooling, embed_texts
+from xlnet.tasks.families.text import whole_text
 from xlnet.tasks.lora import merged
 from xlnet.tasks.predicting import evaluate_examples, predict_examples
 from xlnet.tasks.progress import progress_bar
@@ -115,9 +116,7 @@ class FineTuned:
         Raises:
             InputError: names the first input that cannot be used.
         """
-        if isinstance(inputs, str):
-            raise InputError("predict takes a list of inputs, not one string. Write predict([text]).")
-        examples = [self._example(value, place) for place, value in enumerate(inputs)]
+        examples = self._examples(inputs, "predict")
         return self._over(predict_examples, "predicting", examples, batch_size, show_progress)
 
     def _over(
@@ -134,29 +133,52 @@ class FineTuned:
         with products, progress_bar(title, len(examples), show_progress) as advance:
             return work(self.model, self.tokenizer, self.task, examples, **settings, advance=advance)
 
+    def _examples(self, inputs: Any, verb: str) -> list[Any]:
+        """Examples of any inputs."""
+        one = {str: ("string", "text"), Mapping: ("record", "record")}
+        for kind, (what, name) in one.items():
+            if isinstance(inputs, kind):
+                raise InputError(f"{verb} takes a list of inputs, not one {what}. Write {verb}([{name}]).")
+        if not isinstance(inputs, Iterable):
+            raise InputError(f"{verb} takes a list of inputs, not {inputs!r}.")
+        return [self._example(value, place) for place, value in enumerate(inputs)]
+
     def _example(self, value: Any, place: int) -> Any:
         where = f"input {place}"
+        if isinstance(value, Mapping):
+            return self.task.example(value, where, place)
+        columns = [getattr(self.task, "text_column", "text"), getattr(self.task, "pair_column", "")]
+        wanted = [name for name in columns if name]
         if isinstance(value, str | tuple):
             texts = (value,) if isinstance(value, str) else value
-            columns = [getattr(self.task, "text_column", "text"), getattr(self.task, "pair_column", "")]
-            wanted = [name for name in columns if name]
             if len(texts) != len(wanted):
                 raise InputError(
                     f"{where}: {self.task.name} reads {' and '.join(wanted)}, but {len(texts)} "
                     f"text{'s are' if len(texts) > 1 else ' is'} given."
                 )
             return self.task.example(dict(zip(wanted, texts, strict=True)), where, place)
-        return self.task.example(value, where, place) if isinstance(value, Mapping) else value
+        if not hasattr(value, "id"):
+            form = f"tuple ({', '.join(wanted)})" if len(wanted) > 1 else "text (a str)"
+            raise InputError(
+                f"{where} is {value!r}; it must be a {form}, a record (a dict as in JSONL), or an example of the task."
+            )
+        return value
 
     def evaluate(
         self, examples: Sequence[Any], *, batch_size: int = 32, show_progress: bool | None = None
     ) -> dict[str, float]:
         """Metrics on labelled examples.
 
+        Args:
+            examples: of the task, or records (dicts as in JSONL) with labels.
+            batch_size: rows at once.
+            show_progress: a bar on standard error; by default for long lists on a terminal.
+
         Raises:
-            InputError: no example, or one without label.
+            InputError: no example, one without label, or one that cannot be used.
         """
-        return self._over(evaluate_examples, "evaluating", examples, batch_size, show_progress)
+        found = self._examples(examples, "evaluate")
+        return self._over(evaluate_examples, "evaluating", found, batch_size, show_progress)
 
     def embed(
         self,
@@ -166,7 +188,13 @@ class FineTuned:
         batch_size: int = 32,
         show_progress: bool | None = None,
     ) -> Tensor:
-        """Sentence vectors ``[N, D]`` float32 on the CPU; see :func:`~xlnet.tasks.embedding.embed_texts`."""
+        """Sentence vectors ``[N, D]`` float32 on the CPU; see :func:`~xlnet.tasks.embedding.embed_texts`.
+
+        Raises:
+            InputError: names the first text that is none.
+        """
+        for place, text in enumerate(texts):
+            whole_text(text, "text", f"input {place}")
         arithmetic = autocast(self.model.device, self.precision)
         products = float32_products(self.float32_products, self.model.device)
         with products, arithmetic, progress_bar("embedding", len(texts), show_progress) as advance:

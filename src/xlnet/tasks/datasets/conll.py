@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from xlnet.errors import InputError
 from xlnet.tasks.datasets.tables import find_file, read_jsonl, read_text
+from xlnet.tasks.families.text import whole_text
 from xlnet.tasks.families.token_classification import TokenClassification, WordsExample
 
 _FILES = {
@@ -15,38 +18,44 @@ _FILES = {
 }
 
 
+# ``# sent_id = 2``, ``# newdoc id = a``, ``# newpar``, ``#global.columns = FORM TAG``; a word has no such columns.
+_COMMENT = re.compile(r"# [\w.:-]+(?: [\w.:-]+)? =(?: .*)?|# new(?:doc|par)|# ?global\.columns =.*")
+
+
 def read_conll(path: Path) -> list[WordsExample]:
     """Sentences of a file with one word a line: the word first, its tag last, an empty line after each sentence.
 
-    ``-DOCSTART-`` lines and comments (``# ...`` without further columns of a word) are left out.
+    Spaces or tabs stand between columns; other white space (a no-break space) is part of a word. A file of words alone
+    has no tags. ``-DOCSTART-`` lines are left out, and so are comments: ``# key = value``, and before a sentence
+    ``# ...`` with another number of columns than words have.
 
     Raises:
         InputError: names file and line of a row with another number of columns.
     """
+    rows = [(number, _columns(line)) for number, line in enumerate(read_text(path).split("\n"), start=1)]
+    width = _width([columns for _, columns in rows if columns])
     sentences: list[WordsExample] = []
     words: list[str] = []
     tags: list[str] = []
-    width, start = 0, 0
+    start = 0
 
     def close() -> None:
         if words:
-            example = WordsExample(str(len(sentences)), tuple(words), tuple(tags), f"{path}:{start}")
-            sentences.append(example)
+            label = tuple(tags) if width > 1 else None
+            sentences.append(WordsExample(str(len(sentences)), tuple(words), label, f"{path}:{start}"))
             words.clear()
             tags.clear()
 
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        columns = line.split()
-        if not columns or columns[0] == "-DOCSTART-":
+    for number, columns in rows:
+        if columns is None or (columns and columns[0] == "#" and len(columns) != width and not words):
+            continue
+        if not columns:
             close()
             continue
-        if columns[0] == "#" and len(columns) != width and not words:
-            continue
-        width = width or len(columns)
-        if len(columns) != width or width < 2:
+        if len(columns) != width:
             raise InputError(
-                f"{path}:{number} has {len(columns)} columns{f' instead of {width}' if width > 1 else ''}; each line "
-                "must hold a word and, last, its tag, with white space between."
+                f"{path}:{number} has {len(columns)} columns instead of {width}; each line must hold a word and, last, "
+                "its tag, with spaces or tabs between, or each a word alone."
             )
         if not words:
             start = number
@@ -56,16 +65,37 @@ def read_conll(path: Path) -> list[WordsExample]:
     return sentences
 
 
+def _columns(line: str) -> list[str] | None:
+    """Columns of a row, none at the end of a sentence; None for a comment."""
+    line = line.strip(" \t\r")
+    if _COMMENT.fullmatch(line):
+        return None
+    columns = re.split(r"[ \t]+", line) if line else []
+    return [] if columns[:1] == ["-DOCSTART-"] else columns
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    """Columns of the first row that is a word beyond doubt."""
+    return len(next((row for row in rows if row[0] != "#"), rows[0] if rows else ()))
+
+
 def read_words(folder: Path, split: str) -> list[WordsExample]:
     """A split of a folder in either form, or a file.
 
     Raises:
-        InputError: nothing is there, or what the readers refuse.
+        InputError: nothing is there, words to learn from have no tags, or what the readers refuse.
     """
     if split not in _FILES:
         raise InputError(f"There is no split {split!r}; there are {', '.join(_FILES)}.")
     path = find_file(folder, _FILES[split])
-    if ".json" not in path.name:
-        return read_conll(path)
-    task = TokenClassification()
-    return [task.example(record.values, record.where, i) for i, record in enumerate(read_jsonl(path))]
+    if ".json" in path.name:
+        task = TokenClassification()
+        found = [task.example(record.values, record.where, i) for i, record in enumerate(read_jsonl(path))]
+    else:
+        found = read_conll(path)
+    for example in found:
+        for word in example.words:
+            whole_text(word, "words", example.where)
+    if split == "train" and found and all(example.label is None for example in found):
+        raise InputError(f"{path} holds words without tags; to learn, each word needs its tag in the last column.")
+    return found

@@ -30,14 +30,14 @@ def _classes(
     )
 
 
-def _layout(task: TextTask, folder: str) -> Layout:
+def _layout(task: TextTask, folder: str, together: bool) -> Layout:
     """The usual one: a header, the task's columns, train.tsv, dev.tsv and test.tsv."""
     pairs = (task.pair_column,) if task.pair_column else ()
-    return Layout(folder, (task.text_column,), pairs, task.label_column)
+    return Layout(folder, (task.text_column,), pairs, task.label_column, together=together)
 
 
-def _plain(summary: str, task: TextTask, folder: str) -> Benchmark:
-    reader = GlueReader(_layout(task, folder), task)
+def _plain(summary: str, task: TextTask, folder: str, *, together: bool = False) -> Benchmark:
+    reader = GlueReader(_layout(task, folder, together), task)
     return Benchmark(summary, task, reader, submission=(f"{folder}.tsv",), write=write_glue)
 
 
@@ -61,7 +61,7 @@ def _mrpc() -> Benchmark:
 def _qqp() -> Benchmark:
     columns = ("question1", "question2")
     task = _classes("qqp", columns, scores=("accuracy", "f1"), label_column="is_duplicate")
-    # The official training file has a handful of broken rows.
+    # The official files have a handful of broken rows.
     layout = Layout("QQP", columns[:1], columns[1:], task.label_column, ("id",), tolerate=1e-3)
     summary = "do two questions ask the same (accuracy, F1)"
     return Benchmark(summary, task, GlueReader(layout, task), submission=("QQP.tsv",), write=write_glue)
@@ -120,8 +120,9 @@ GLUE: dict[str, Benchmark] = {
         "does the sentence hold the answer (accuracy)",
         _classes("qnli", ("question", "sentence"), _ENTAILMENT),
         "QNLI",
+        together=True,
     ),
     "rte": _plain("entailment (accuracy)", _classes("rte", _PAIR, _ENTAILMENT), "RTE"),
-    "wnli": _plain("Winograd schemas as entailment (accuracy)", _classes("wnli", _PAIR), "WNLI"),
+    "wnli": _plain("Winograd schemas as entailment (accuracy)", _classes("wnli", _PAIR), "WNLI", together=True),
     "ax": _ax(),
 }

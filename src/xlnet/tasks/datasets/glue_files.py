@@ -26,7 +26,9 @@ class Layout:
         identity: names of the column that names a row; else rows are counted.
         unnamed: names of all columns of files without header, by split.
         files: names of the files by split.
-        tolerate: share of ragged rows in the official files.
+        tolerate: share of ragged rows in the official files to learn from and choose by. None of the test may be left
+            out: the server counts its rows.
+        together: whether rows with the same first text ask about that text (held-out data takes all or none of them).
     """
 
     folder: str
@@ -37,6 +39,7 @@ class Layout:
     unnamed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _SPLIT_FILES)
     tolerate: float = 0.0
+    together: bool = False
 
 
 def _present(record: Record, names: Sequence[str]) -> str:
@@ -61,7 +64,8 @@ class GlueReader:
         if split not in layout.files:
             raise InputError(f"{layout.folder} has no split {split!r}; it has {', '.join(layout.files)}.")
         path = find_file(folder, layout.files[split], (layout.folder,))
-        records = read_tsv(path, layout.unnamed.get(split), tolerate=layout.tolerate)
+        tolerate = 0.0 if split.startswith("test") else layout.tolerate
+        records = read_tsv(path, layout.unnamed.get(split), tolerate=tolerate)
         return [self.example(record, number, split) for number, record in enumerate(records)]
 
     def example(self, record: Record, number: int, split: str) -> TextExample:
@@ -70,11 +74,13 @@ class GlueReader:
         names = (layout.label,) if isinstance(layout.label, str) else layout.label
         # The server's test files have no labels, or made-up ones.
         label = None if split.startswith("test") else _present(record, names)
+        text = _present(record, layout.texts)
         return TextExample(
             id=next((record.values[name] for name in layout.identity if name in record.values), str(number)),
-            text=_present(record, layout.texts),
+            text=text,
             pair=_present(record, layout.pairs) if layout.pairs else None,
             label=self.task.read_label(label, record.where),
+            group=text if layout.together else "",
             where=record.where,
         )
 
@@ -92,20 +98,21 @@ class MrpcReader:
             return self.inner(folder, split)
         if split == "test":
             # The original test file has labels, the server's has none.
-            return list(self._all(place / "msr_paraphrase_test.txt").values())
+            return [example for _, example in self._all(place / "msr_paraphrase_test.txt")]
         everything = self._all(place / "msr_paraphrase_train.txt")
         ids = place / "dev_ids.tsv"
         if ids.is_file():
             held_out = {tuple(r.values.values()) for r in read_tsv(ids, ("first", "second"))}
         else:
-            held_out = set(list(everything)[-len(everything) // 10 :])
-        return [example for key, example in everything.items() if (key in held_out) == (split == "dev")]
+            held_out = {key for key, _ in everything[-len(everything) // 10 :]}
+        return [example for key, example in everything if (key in held_out) == (split == "dev")]
 
-    def _all(self, path: Path) -> dict[tuple[str, ...], TextExample]:
-        found: dict[tuple[str, ...], TextExample] = {}
+    def _all(self, path: Path) -> list[tuple[tuple[str, ...], TextExample]]:
+        """Every row with its two ids, even where two rows have the same."""
+        found: list[tuple[tuple[str, ...], TextExample]] = []
         for number, record in enumerate(read_tsv(path)):
             key = (column(record.values, "#1 ID", record.where), column(record.values, "#2 ID", record.where))
-            found[key] = self.inner.example(record, number, "train")
+            found.append((key, self.inner.example(record, number, "train")))
         return found
 
 

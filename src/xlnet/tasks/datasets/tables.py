@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import gzip
-import io
 import json
 import logging
 import zlib
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xlnet.errors import InputError, MachineError, did_you_mean
+from xlnet.tasks.datasets.csv_rows import csv_rows
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ def read_tsv(path: Path, columns: Sequence[str] | None = None, *, tolerate: floa
             said how many. 0 refuses the first.
 
     Raises:
-        InputError: names file and line of a ragged row.
+        InputError: names file and line of a ragged row, or the columns that have one name.
     """
     lines = read_text(path).removesuffix("\n").split("\n")
     rows = [(number, line.removesuffix("\r")) for number, line in enumerate(lines, start=1)]
@@ -79,6 +78,7 @@ def read_tsv(path: Path, columns: Sequence[str] | None = None, *, tolerate: floa
         if not header:
             raise InputError(f"{path}:{number} is empty; the first line must name the columns.")
         columns = header.split("\t")
+        _refuse_equal_names(columns, f"{path}:{number}")
     if len(columns) > 1:
         rows = [(number, line) for number, line in rows if line]
     records, ragged = [], []
@@ -108,31 +108,39 @@ def read_csv(path: Path, columns: Sequence[str] | None = None) -> list[Record]:
         columns: names, where the file has no header.
 
     Raises:
-        InputError: names file and line of a ragged row.
+        InputError: names file and line of a ragged row or a quote that is not closed, or the columns that have one
+            name.
     """
-    reader = csv.reader(io.StringIO(read_text(path), newline=""))
     records: list[Record] = []
-    start = 1
-    try:
-        for values in reader:
-            number, start = start, reader.line_num + 1
-            if columns is None:
-                columns = values
-                continue
-            if not values and len(columns) > 1:
-                continue
-            values = values or [""]
-            if len(values) != len(columns):
-                raise InputError(
-                    f"{path}:{number} has {len(values)} columns instead of {len(columns)} ({', '.join(columns)}). "
-                    'A text that holds a comma must stand in double quotes, and a double quote in it as "".'
-                )
-            records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
-    except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: {error}.") from error
+    for number, values in csv_rows(read_text(path), path):
+        if columns is None:
+            columns = values
+            if not columns:
+                raise InputError(f"{path}:{number} is empty; the first line must name the columns.")
+            _refuse_equal_names(columns, f"{path}:{number}")
+            continue
+        if not values and len(columns) > 1:
+            continue
+        values = values or [""]
+        if len(values) != len(columns):
+            raise InputError(
+                f"{path}:{number} has {len(values)} columns instead of {len(columns)} ({', '.join(columns)}). "
+                'A text that holds a comma must stand in double quotes, and a double quote in it as "".'
+            )
+        records.append(Record(f"{path}:{number}", dict(zip(columns, values, strict=True))))
     if not columns:
         raise InputError(f"{path} is empty; its first line must name the columns.")
     return records
+
+
+def _refuse_equal_names(columns: Sequence[str], where: str) -> None:
+    # Spreadsheets write empty names for empty columns; nobody can ask for those.
+    twice = sorted({name for name in columns if name and columns.count(name) > 1})
+    if twice:
+        raise InputError(
+            f"{where}: more than one column is called {', '.join(map(repr, twice))}, so it cannot be told which is "
+            "meant. Give each column its own name."
+        )
 
 
 def read_jsonl(path: Path) -> list[Record]:
