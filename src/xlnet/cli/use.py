@@ -49,8 +49,8 @@ def fill(
         field: key of the text in a .jsonl file
         json: print JSON lines
         alternatives: other contents to show for each blank
-        method: sequential, speculative or one_pass: the same result where the most probable is taken, the same law where
-            it is drawn; other speed
+        method: sequential, speculative or one_pass: the same result where the most probable is taken, the same law
+            where it is drawn; other speed
         k: pieces drafted at once by the last two
         device: auto, cpu, cuda, cuda:N or mps
         float32_products: library for float32 matrices on a CPU: auto, default or onednn

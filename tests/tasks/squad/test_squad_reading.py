@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from xlnet.tasks.datasets.registry import benchmark
 from xlnet.tasks.squad.examples import Answer, SquadExample, check_answers, locate
 from xlnet.tasks.squad.reading import read_squad
 from xlnet.tasks.squad.task import QuestionAnswering
+from xlnet.text import XLNetTokenizer
 
 GOOD = {"id": "a", "question": "Who sat?", "answers": [{"text": "cat", "answer_start": 4}]}
 
@@ -157,6 +159,22 @@ def test_answers_outside_their_passage_are_counted_reported_and_refused_past_one
     caplog.clear()
     check_answers("squad", good)
     assert not caplog.text
+
+
+def test_an_answer_without_a_place_may_stand_at_several(
+    tokenizer: XLNetTokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Plain texts as answers: scoring needs no place; training leaves out what it cannot learn, and says so."""
+    example = SquadExample("a", "Which?", "a cat and a cat", (Answer("cat"),))
+    nowhere = SquadExample("b", "Which?", "a cat and a cat", (Answer("dog"),))
+    task = QuestionAnswering()
+    task.check([example], labelled=True)
+    assert task.features([example], tokenizer, training=True) == []
+    assert "1 training questions are left out" in caplog.text
+    assert len(task.features([example], tokenizer, training=False)) == 1
+    for lost in (nowhere, replace(example, answers=(Answer("cat", 3),))):
+        with pytest.raises(InputError, match="do not stand in their passage"):
+            task.check([lost], labelled=True)
 
 
 def test_the_task_says_what_it_needs() -> None:

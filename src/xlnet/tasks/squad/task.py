@@ -126,7 +126,11 @@ class QuestionAnswering(Task):
                 continue
             rows += self._rows(place, encoded, question[: self.max_query_length], answer, training)
         if lost:
-            _log.warning("%s: %d training questions are left out; no piece stands for their answer.", self.name, lost)
+            _log.warning(
+                "%s: %d training questions are left out: their answers stand at no place, or at several.",
+                self.name,
+                lost,
+            )
         return rows
 
     def _rows(
