@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from xlnet.errors import InputError
+from xlnet.tasks.datasets.outputs import write_predictions
 from xlnet.tasks.families.ranking import Document, Ranking, RankingExample
 from xlnet.tasks.ranking_metrics import expected_reciprocal_rank, exponential_ndcg, ranked, ranking_metrics
 
@@ -140,3 +142,12 @@ def test_a_grade_above_those_of_training_says_what_to_do() -> None:
     with pytest.raises(InputError, match=r"dev\.jsonl:2, document d: grade 3 is above max_grade=2.*--task_settings"):
         Ranking(max_grade=2.0).check([example], labelled=True)
     Ranking(max_grade=3.0).check([example], labelled=True)
+
+
+def test_a_run_file_keeps_apart_what_the_measures_kept_apart(tmp_path: Path) -> None:
+    """trec_eval on the file must see the order that we measured."""
+    close = np.nextafter(np.float32(0.1), np.float32(1))
+    items = [{"id": "a", "score": float(close)}, {"id": "z", "score": float(np.float32(0.1))}]
+    write_predictions([{"id": "q", "ranking": items}], tmp_path / "x.run")
+    scores = [np.float32(line.split()[4]) for line in (tmp_path / "x.run").read_text().splitlines()]
+    assert scores[0] == close > scores[1]

@@ -53,7 +53,7 @@ def write_run(predictions: Sequence[Prediction], file: TextIO) -> None:
         if "ranking" not in prediction:
             raise InputError("Only rankings can be written as a .run file; use .jsonl or .tsv.")
         for rank, item in enumerate(prediction["ranking"], start=1):
-            file.write(f"{prediction['id']} Q0 {item['id']} {rank} {item['score']:.6f} xlnet\n")
+            file.write(f"{prediction['id']} Q0 {item['id']} {rank} {item['score']:.9g} xlnet\n")
 
 
 WRITERS: dict[str, Write] = {".jsonl": write_jsonl, ".json": write_jsonl, ".tsv": write_tsv, ".run": write_run}
