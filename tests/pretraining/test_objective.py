@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -71,6 +72,26 @@ def test_memory_is_carried_from_batch_to_batch_and_reset_where_the_text_starts_a
     assert not anew.valid.any() and torch.equal(anew.direction, turned.direction)
     assert PermutationObjective(CONFIG.replace(mem_len=0)).memory(batch, None) is None
     assert PermutationObjective(CONFIG, attended_zeros=True).memory(batch, None).valid.all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_lane_that_turns_round_starts_without_memory_though_memory_is_never_reset(
+    model: XLNetLMHeadModel, batch_size: int
+) -> None:
+    config = dataclasses.replace(STREAM, batch_size=batch_size, reset_memory="never")
+    batches = PermutationStream(corpus(200), config, np.ones(40, bool), special_ids=SPECIAL)
+    objective, carried, turns = PermutationObjective(CONFIG), None, 0
+    direction = torch.tensor(batches.plan.directions(0, 0))
+    for _ in range(2 * batches.steps_per_epoch + 1):  # the first batch of the third epoch included
+        batch = next(batches)
+        turned = batch.direction != direction
+        memory = objective.memory(batch, carried)
+        if carried is not None:
+            assert torch.equal(memory.valid, Memory.from_dict(carried).valid & ~turned[:, None])
+        assert torch.equal(memory.direction, batch.direction)
+        carried, direction = objective(model, batch, carried).carried, batch.direction
+        turns += int(turned.sum())
+    assert turns == 2, "one lane, twice"
 
 
 def test_loss_is_the_sum_over_targets(model: XLNetLMHeadModel) -> None:

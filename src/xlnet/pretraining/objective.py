@@ -55,9 +55,9 @@ class PermutationObjective:
             rows = batch.input_ids.shape[0]
             return start(self.config, rows, device=batch.input_ids.device, direction=batch.direction)
         memory = Memory.from_dict(carried)
-        if not bool(batch.reset_memory.any()):
+        # Of an odd number of lanes one turns round from epoch to epoch: with reset_memory="never" this alone resets it.
+        anew = batch.reset_memory | (batch.direction != memory.direction)
+        if not bool(anew.any()):
             return memory
-        memory = memory.reset(batch.reset_memory)
-        # A lane that starts anew may also have turned round (an odd number of lanes shares both directions).
-        direction = torch.where(batch.reset_memory, batch.direction, memory.direction)
-        return Memory(memory.states, memory.valid, direction)
+        memory = memory.reset(anew)
+        return Memory(memory.states, memory.valid, torch.where(anew, batch.direction, memory.direction))

@@ -36,8 +36,8 @@ class StreamConfig:
         order_kind: ``permutation``, ``lattice``, ``left_to_right`` or ``masked`` (see ``permutation``).
         any_subset: how many of the batches are any-subset ones instead, and how much those hide (see ``any_subset``).
         reset_memory: ``lane``: where a lane begins its share; ``document``: also where the text passed the end of a
-            document; ``never``: not even at the start of an epoch, as released.
-        seed: of all random draws.
+            document; ``never``: not even at the start of an epoch, as released (but where a lane turns round).
+        seed: of all random draws, below 2^63.
 
     Raises:
         ConfigurationError: for values that are out of range or contradict each other.
