@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,89 @@ def test_added_tokens_of_hugging_face_folders(tmp_path: Path, model_bytes: bytes
     (tmp_path / "added_tokens.json").write_text('{"<c>": 2009}')
     with pytest.raises(CheckpointError, match="without a gap, from id 2000"):
         XLNetTokenizer.from_pretrained(tmp_path)
+
+
+def declare(folder: Path, model: bytes, tokens: dict[str, int], **config: object) -> Path:
+    """A folder whose tokenizer_config.json adds tokens."""
+    (folder / "spiece.model").write_bytes(model)
+    decoder = {str(number): {"content": text} for text, number in tokens.items()}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": decoder, **config}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("tokens", "lower", "lost", "text", "ids"),
+    [
+        ({"Zoë": 2000, "Zoe": 2001, "[E1]": 2002}, False, "Zoë", "Zoe Zoë [E1]", [2001, 2001, 2002]),
+        ({"Zoe": 2000, "Zoë": 2001, "[E1]": 2002}, False, "Zoë", "Zoe Zoë [E1]", [2000, 2000, 2002]),
+        ({"Zöe": 2000, "Zoë": 2001, "[E1]": 2002}, False, "Zoë", "Zoë Zöe [E1]", [2000, 2000, 2002]),
+        ({"[A]": 2000, "[B]": 2001, "[a]": 2002}, True, "[A]", "[A] [B] [a]", [2002, 2001, 2002]),
+        ({"thé": 2000, "[B]": 2001}, False, "thé", "[B]", [2001]),
+    ],
+)
+def test_declared_tokens_keep_their_ids(
+    tmp_path: Path, model_bytes: bytes, tokens: dict[str, int], lower: bool, lost: str, text: str, ids: list[int]
+) -> None:
+    """Where normalization makes one text of two tokens, the ones behind them stay where they are, and it is said."""
+    with pytest.warns(UserWarning, match=re.escape(f"'{lost}' ({tokens[lost]}) as")):
+        loaded = XLNetTokenizer.from_pretrained(declare(tmp_path, model_bytes, tokens, do_lower_case=lower))
+    assert loaded.vocab_size == max(tokens.values()) + 1
+    for token, number in tokens.items():
+        assert loaded.pieces[number] in (token, loaded.normalize(token))
+    assert loaded.convert_tokens_to_ids([lost]) == [tokens[lost]] and lost not in loaded.added_tokens
+    found = loaded.encode(text, special_tokens=False).input_ids
+    assert [number for number in found if number >= 2000] == ids
+    assert loaded.encode_lines([text])[0].tolist() == found
+    loaded.save_pretrained(tmp_path / "again")
+    assert XLNetTokenizer.from_pretrained(tmp_path / "again").fingerprint == loaded.fingerprint
+
+
+def test_tokens_that_stay_apart_are_not_warned_of(tmp_path: Path, model_bytes: bytes) -> None:
+    tokens = {"<pad>": 5, "Zoë": 2000, "Zoe": 2001, "[E1]": 2002}
+    folder = declare(tmp_path, model_bytes, tokens, keep_accents=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = XLNetTokenizer.from_pretrained(folder)
+    assert loaded.convert_tokens_to_ids(tokens) == list(tokens.values())
+    assert [i for i in loaded.encode("Zoë, Zoe").input_ids if i >= 2000] == [2000, 2001]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [
+        ({"▁the": 2000}, r"'▁the' is declared with id 2000, but the vocabulary has it with id 19"),
+        ({"<pad>": 2000}, r"'<pad>' is declared with id 2000, but the vocabulary has it with id 5"),
+        ({"[PAD]": 5}, r"'\[PAD\]' is declared with id 5, but the vocabulary has '<pad>' there"),
+        ({"[PAD]": -1}, "ids begin at 0"),
+        ({"two words": 2000}, "must hold visible characters"),
+        ({"<PAD>": 2000}, "is a symbol of XLNet"),
+    ],
+)
+def test_declared_ids_that_cannot_hold_are_told(
+    tmp_path: Path, model_bytes: bytes, tokens: dict[str, int], told: str
+) -> None:
+    with pytest.raises(CheckpointError, match=told) as caught:
+        XLNetTokenizer.from_pretrained(declare(tmp_path, model_bytes, tokens, do_lower_case="<PAD>" in tokens))
+    assert str(tmp_path / "spiece.model") in str(caught.value)
+
+
+def test_lists_that_disagree_are_told(tmp_path: Path, model_bytes: bytes) -> None:
+    declare(tmp_path, model_bytes, {"<a>": 2000, "<b>": 2001})
+    (tmp_path / "added_tokens.json").write_text('{"<a>": 2002}')
+    with pytest.raises(CheckpointError, match="'<a>' has id 2000 in one list and 2002 in another"):
+        XLNetTokenizer.from_pretrained(tmp_path)
+    (tmp_path / "added_tokens.json").write_text('{"<c>": 2001}')
+    with pytest.raises(CheckpointError, match="each with an id of its own"):
+        XLNetTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path, model_bytes: bytes) -> None:
+    folder = declare(tmp_path, model_bytes, {"<a>": 2000}, do_lower_case=True)
+    (folder / "tokenizer.json").write_text('{"added_tokens": [{"content": "<a>", "id": 2000}]}')
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    loaded = XLNetTokenizer.from_pretrained(folder)
+    assert loaded.normalization == Normalization(lower=True) and loaded.added_tokens == ("<a>",)
 
 
 @pytest.mark.parametrize(

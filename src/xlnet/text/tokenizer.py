@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from xlnet.errors import CheckpointError, InputError
-from xlnet.text import bulk, symbols
+from xlnet.text import added_tokens, bulk, symbols
 from xlnet.text.alignment import chunks, piece_spans
 from xlnet.text.encoding import BatchEncoding, Encoding, PaddingSide, join, pad
 from xlnet.text.model_proto import CONTROL, UNKNOWN, USER_DEFINED, Piece, append_pieces, read_pieces
@@ -89,22 +89,18 @@ class XLNetTokenizer:
         """Load from a folder, a ``spiece.model`` or a hub name.
 
         The switches come from ``tokenizer_config.json`` or ``config.json`` beside the model (``do_lower_case``,
-        ``keep_accents``, ``remove_space``) unless given here.
+        ``keep_accents``, ``remove_space``) unless given here. Tokens that the files add keep the ids they have there.
 
         Raises:
-            CheckpointError: names the file that is missing or damaged, or the symbols that the model lacks.
+            CheckpointError: names the file that is missing or damaged, the symbols that the model lacks, or added
+                tokens whose ids cannot hold.
         """
         files = read_files(path_or_name)
         given = {"lower": lower, "keep_accents": keep_accents, "remove_space": remove_space}
         changes = {key: value for key, value in given.items() if value is not None}
         tokenizer = cls(files.model, replace(files.normalization, **changes), files.source)
-        beyond = sorted((i, text) for text, i in files.added.items() if i >= tokenizer.vocab_size)
-        if [i for i, _ in beyond] != list(range(tokenizer.vocab_size, tokenizer.vocab_size + len(beyond))):
-            raise CheckpointError(
-                f"{files.source}: the added tokens {beyond} must follow the vocabulary without a gap, "
-                f"from id {tokenizer.vocab_size} on."
-            )
-        return tokenizer.with_tokens([text for _, text in beyond]) if beyond else tokenizer
+        new = added_tokens.declared_pieces(files.added, tokenizer.pieces, tokenizer.normalization, files.source)
+        return tokenizer._extended(new)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``spiece.model`` and ``tokenizer_config.json``; transformers reads them too."""
@@ -119,18 +115,12 @@ class XLNetTokenizer:
         Raises:
             InputError: for a token that is empty, holds white space, or names a control symbol.
         """
-        new: list[Piece] = []
-        for token in tokens:
-            text = self.normalization(check_text(token, "an added token"))
-            if not text or any(c.isspace() or c == WORD_START for c in token):
-                raise InputError(f"the added token {token!r} must hold visible characters and no white space.")
-            if text in symbols.SYMBOLS and text != symbols.EOP:
-                raise InputError(f"{token!r} is a symbol of XLNet; text cannot produce it, so it cannot be added.")
-            if text not in self._ids and all(text != piece.text for piece in new):
-                new.append(Piece(text, 0.0, USER_DEFINED))
-        if not new:
+        return self._extended(added_tokens.unknown_pieces(tokens, self._ids, self.normalization))
+
+    def _extended(self, pieces: Sequence[Piece]) -> XLNetTokenizer:
+        if not pieces:
             return self
-        return XLNetTokenizer(append_pieces(self.model, new), self.normalization, self.source)
+        return XLNetTokenizer(append_pieces(self.model, pieces), self.normalization, self.source)
 
     @property
     def vocab_size(self) -> int:

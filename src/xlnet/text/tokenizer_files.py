@@ -163,16 +163,20 @@ def _normalization(config: dict[str, Any], folder: Path) -> Normalization:
 
 def _added_tokens(folder: Path, config: dict[str, Any]) -> dict[str, int]:
     """All tokens with an id that the JSON files of a folder list; the tokenizer takes those beyond its vocabulary."""
-    found: dict[str, int] = {}
     try:
-        for entry in _read_json(folder / JSON_FILE).get("added_tokens") or []:
-            found[str(entry["content"])] = int(entry["id"])
+        listed = [(str(e["content"]), int(e["id"])) for e in _read_json(folder / JSON_FILE).get("added_tokens") or []]
         for number, entry in (config.get("added_tokens_decoder") or {}).items():
-            found[str(entry["content"] if isinstance(entry, dict) else entry)] = int(number)
-        for text, number in _read_json(folder / "added_tokens.json").items():
-            found[str(text)] = int(number)
+            listed.append((str(entry["content"] if isinstance(entry, dict) else entry), int(number)))
+        listed += [(str(text), int(number)) for text, number in _read_json(folder / "added_tokens.json").items()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{folder}: the list of added tokens cannot be read ({error!r}).") from None
+    found: dict[str, int] = {}
+    for text, number in listed:
+        if found.setdefault(text, number) != number:
+            raise CheckpointError(
+                f"{folder}: the added token {text!r} has id {found[text]} in one list and {number} in another. "
+                f"Make {JSON_FILE}, {CONFIG_FILE} and added_tokens.json agree, or remove those that are out of date."
+            )
     return found
 
 
@@ -180,8 +184,8 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a byte-order mark
+    except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"{path} is not valid JSON ({error}).") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold a JSON object, not {type(content).__name__}.")
