@@ -109,7 +109,7 @@ def test_a_last_test_needs_labels_and_none_is_no_fault(tmp_path: Path, caplog: p
     assert load_task("chnsenticorp", tmp_path).final == {}
     write(tmp_path / "test.tsv", "qid\ttext_a\n0\tgood\n")
     assert load_task("chnsenticorp", tmp_path).final == {}
-    assert "test holds rows without label" in caplog.text
+    assert "test is not measured: 1 of its 1 examples have no label" in caplog.text
     write(tmp_path / "test.tsv", good)
     assert list(load_task("chnsenticorp", tmp_path).final) == ["test"]
 

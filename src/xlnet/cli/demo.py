@@ -18,9 +18,10 @@ from rich.table import Table
 
 from xlnet.cli.corpus import report, run_prepare
 from xlnet.cli.outputs import refuse_other_run
-from xlnet.cli.pretrain import Places, fitting_model_config, open_stream, trained_tokenizer
+from xlnet.cli.pretrain import fitting_model_config, open_stream
 from xlnet.cli.progress import say
 from xlnet.cli.recipes import find_recipe
+from xlnet.cli.training_text import Places, trained_tokenizer
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, MachineError
 from xlnet.generation import GenerationConfig, SamplingConfig, fill, generate, score

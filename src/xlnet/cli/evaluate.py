@@ -9,6 +9,7 @@ from pathlib import Path
 from xlnet.cli.corpus import run_prepare
 from xlnet.cli.finetune import evaluate_task
 from xlnet.cli.progress import say
+from xlnet.cli.training_text import MANIFEST
 from xlnet.errors import ConfigurationError
 from xlnet.float32 import Float32Products
 from xlnet.float32 import float32_products as chosen_products
@@ -18,6 +19,7 @@ from xlnet.pretraining.corpus.prepare import PrepareConfig
 from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.evaluate import held_out_loss
 from xlnet.pretraining.fixed_batches import evaluation_batches
+from xlnet.pretraining.pretrain import check_shapes
 from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.tasks.fine_tuned import is_fine_tuned
 from xlnet.text import XLNetTokenizer
@@ -78,11 +80,17 @@ def evaluate(
         raise ConfigurationError(f"--count {count} must be at least 1; leave it out for the whole text.")
     counted_text = None if baseline is None else TokenCorpus.open(baseline, "train")
     tokenizer = XLNetTokenizer.from_pretrained(model)
+    if counted_text is not None:
+        counted_text.check_tokenizer(tokenizer)
+    ready = (Path(inputs[0]) / MANIFEST).is_file()
+    if ready:
+        TokenCorpus.open(inputs[0], "valid").check_tokenizer(tokenizer)
     network = XLNetLMHeadModel.from_pretrained(model, reuse_len=stream.reuse_len).to(choose_device(device))
+    check_shapes(network.config, stream)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(inputs[0])
         split = "valid"
-        if not (folder / "manifest.json").is_file():
+        if not ready:
             folder, split = Path(scratch) / "corpus", "train"
             run_prepare(inputs, tokenizer, folder, PrepareConfig(valid_fraction=0.0, deduplicate=False))
         corpus = TokenCorpus.open(folder, split)

@@ -113,7 +113,6 @@ def finetune(
     folder = Path(output)
     refuse_other_run(folder, resume, ("run.json", "seeds.json"))
     loaded = load_task(task, data, dev=dev, dev_share=dev_share, limit=limit, changes=settings.task_changes())
-    check_final(loaded)
     tokenizer = XLNetTokenizer.from_pretrained(model)
     config = settings.config()
     say(f"{loaded.task.name}: {len(loaded.data.train):,} training examples"
@@ -144,18 +143,6 @@ def finetune(
         add_to_result(folder / RESULT_FILE, final)
     print(json.dumps({**shown, **final}, indent=2))
     say(f"model in {folder / 'model'}\ntry: xlnet predict FILE --model {folder / 'model'}")
-
-
-def check_final(loaded: Loaded) -> None:
-    """Refuse, before the work, what could not be measured after it.
-
-    Raises:
-        InputError: a final set without examples, or what :meth:`Task.check` refuses.
-    """
-    for name, examples in loaded.final.items():
-        if not examples:
-            raise InputError(f"{loaded.task.name}: the set {name!r}, to be measured at the end, holds no example.")
-        loaded.task.check(examples, labelled=True)
 
 
 def final_metrics(best: FineTuned, loaded: Loaded, config: FineTuneConfig) -> dict[str, float]:

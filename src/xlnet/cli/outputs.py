@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xlnet.errors import ConfigurationError, MachineError
+from xlnet.training.run import never_began
 
 
 def check_folder(output: Path) -> None:
@@ -27,7 +28,7 @@ def check_folder(output: Path) -> None:
 
 
 def refuse_other_run(output: Path, resume: bool, records: Sequence[str] = ("run.json",)) -> None:
-    """An output folder that holds a run needs --resume.
+    """An output folder that holds a run needs --resume; one that ended before its first step is free.
 
     Args:
         output: folder of the run.
@@ -39,7 +40,7 @@ def refuse_other_run(output: Path, resume: bool, records: Sequence[str] = ("run.
         MachineError: it may not be written to.
     """
     check_folder(output)
-    if not resume and any((output / name).exists() for name in records):
+    if not resume and any((output / name).exists() for name in records) and not never_began(output):
         raise ConfigurationError(
             f"--output {str(output)!r} already holds a run. Go on with it by adding --resume, or choose another folder."
         )

@@ -13,6 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,9 @@ from xlnet.cli.settings_file import check_settings_file
 from xlnet.errors import ConfigurationError, InputError, did_you_mean
 
 SETTINGS = "settings"
+GIVEN: ContextVar[frozenset[str]] = ContextVar("GIVEN", default=frozenset())
+"""Dotted names of the settings that somebody asked for, on the command line or in a file of ``--config``: for commands
+where a default must not override what a model brings."""
 
 
 class CommandParser(ArgumentParser):
@@ -104,8 +108,13 @@ def run(name: str, function: Callable[..., Any], arguments: Sequence[str], defau
     parser = build_parser(name, function)
     complete = _with_recipes(list(arguments), default_config)
     parser.typed = typed_values(complete)
-    if "config" in parser.typed:
-        check_settings_file(Path(parser.typed["config"]), {action.dest for action in parser._actions})
+    known = {action.dest for action in parser._actions}
+    asked = set(parser.typed) & known
+    for place, argument in enumerate(complete[:-1]):
+        if argument == "--config":
+            keys = check_settings_file(Path(complete[place + 1]), known)
+            asked |= keys if any(given.startswith("--config") for given in arguments) else set()
+    GIVEN.set(frozenset(asked - {"config"}))
     parsed = parser.parse_args(complete)
     values = vars(parser.instantiate_classes(parsed))
     positional = []
@@ -122,19 +131,25 @@ def run(name: str, function: Callable[..., Any], arguments: Sequence[str], defau
 
 
 def _with_recipes(arguments: list[str], default_config: str) -> list[str]:
-    """Replace recipe names after ``--config`` by their files, and put the default recipe first."""
-    given = False
+    """Settings files first, in their order, recipe names as files; the default recipe where none is given.
+
+    The parser takes arguments from left to right, and options on the command line change a file wherever they stand.
+    """
     arguments = [re.sub(r"^--[\w.-]+", lambda m: "--" + m[0][2:].replace("-", "_"), argument) for argument in arguments]
-    for place, argument in enumerate(arguments):
-        if argument == "--config" and place + 1 < len(arguments):
-            arguments[place + 1] = str(find_recipe(arguments[place + 1]))
-            given = True
-        elif argument.startswith("--config="):
-            arguments[place] = f"--config={find_recipe(argument.removeprefix('--config='))}"
-            given = True
-    if default_config and not given:
-        return ["--config", str(find_recipe(default_config)), *arguments]
-    return arguments
+    files: list[str] = []
+    others: list[str] = []
+    left = iter(arguments)
+    for argument in left:
+        name = next(left, None) if argument == "--config" else argument.removeprefix("--config=")
+        if argument == "--config" and name is None:
+            others.append(argument)  # the parser says what is missing
+        elif argument == "--config" or argument.startswith("--config="):
+            files += ["--config", str(find_recipe(str(name)))]
+        else:
+            others.append(argument)
+    if default_config and not files and others[-1:] != ["--config"]:
+        files = ["--config", str(find_recipe(default_config))]
+    return [*files, *others]
 
 
 def _argument_help(function: Callable[..., Any]) -> dict[str, str]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from xlnet.cli.corpus import report, run_prepare
+import torch
+
+from xlnet.checkpoints import read_checkpoint
 from xlnet.cli.outputs import refuse_other_run
+from xlnet.cli.parsing import GIVEN
 from xlnet.cli.progress import say
+from xlnet.cli.training_text import Places, text_to_corpus
 from xlnet.configuration import XLNetConfig
-from xlnet.errors import ConfigurationError, InputError
+from xlnet.errors import ConfigurationError, InputError, did_you_mean
 from xlnet.float32 import products_in_words
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.any_subset import AnySubsetConfig
 from xlnet.pretraining.corpus.prepare import PrepareConfig
-from xlnet.pretraining.corpus.readers import read_texts
 from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.fixed_batches import FixedBatches, evaluation_batches
 from xlnet.pretraining.pretrain import PretrainResult, check_settings, check_shapes
@@ -25,30 +28,20 @@ from xlnet.pretraining.pretrain import pretrain as pretrain_model
 from xlnet.pretraining.stream import PermutationStream
 from xlnet.pretraining.stream_config import StreamConfig
 from xlnet.pretraining.vocabulary import resize_vocabulary
-from xlnet.text import XLNetTokenizer, train_tokenizer
+from xlnet.text import XLNetTokenizer
 from xlnet.training.config import FitConfig
 from xlnet.training.device import choose_device
 from xlnet.training.distributed import World
+from xlnet.training.precision import check_precision
+from xlnet.training.run import check_resume
+from xlnet.training.run_files import write_text
 
-MANIFEST = "manifest.json"
-TRAINING_RECORD = "training.json"
-
-
-@dataclass(frozen=True)
-class Places:
-    """What lies where in the folder of a run."""
-
-    output: Path
-
-    @property
-    def tokenizer(self) -> Path:
-        """Folder of the tokenizer."""
-        return self.output / "tokenizer"
-
-    @property
-    def corpus(self) -> Path:
-        """Folder of the token shards."""
-        return self.output / "corpus"
+METRICS = ("loss", "perplexity", "any_subset_loss")
+CHANGEABLE = frozenset({
+    "attn_type", "same_length", "clamp_len", "dropout", "dropatt", "mem_len", "reuse_len", "attention_backend",
+    "pack_padding",
+})  # fmt: skip
+"""Settings of a model that can be others than those its weights were trained with."""
 
 
 def pretrain(
@@ -79,7 +72,8 @@ def pretrain(
         tokenizer: folder or spiece.model to use; by default one is trained on the text
         vocab_size: pieces of a tokenizer trained here; an error where the text does not support so many
         max_vocab_size: most pieces of a tokenizer trained here where no size is asked for
-        init: continue from these weights (own, official TensorFlow, Hugging Face folder or hub name)
+        init: continue from these weights (own, official TensorFlow, Hugging Face folder or hub name); they bring their
+            shape and settings, of which --model.* or a --config can change dropout, memory and what a row may see
         resume: go on with the run in the output folder; give the same other options
         device: auto, cpu, cuda, cuda:N or mps
         workers: background processes that prepare batches; 0 does it in this one
@@ -97,21 +91,32 @@ def pretrain(
     for key, value in (("workers", workers), ("evaluation_count", evaluation_count)):
         if value < 0:
             raise ConfigurationError(f"--{key} {value} must not be negative; 0 is none.")
+    check_fit(fit, choose_device(device), evaluation_count)
     check_shapes(model if model.reuse_len else model.replace(reuse_len=stream.reuse_len), stream)
-    chosen, corpus_folder = text_to_corpus(inputs, places, (tokenizer, init), (vocab_size, max_vocab_size), prepare)
+    world = World.from_environment()
+    if init is not None:
+        read_checkpoint(init)  # a name that is not there is refused before hours of work
+    chosen, corpus_folder = text_to_corpus(
+        inputs, places, (tokenizer, init), (vocab_size, max_vocab_size), prepare, resume=resume, alone=world.size == 1
+    )
     config = fitting_model_config(model, stream, chosen)
     stream = replace(stream, micro_batches=max(stream.micro_batches, fit.accumulation))
-    world = World.from_environment()
     batches, held_out, subsets = open_stream(corpus_folder, stream, chosen, evaluation_count, world, workers)
-    network = build_model(config, init, chosen)
+    # A run can be repeated: the first weights follow from its seed too.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(fit.seed)
+        network = build_model(config, init, chosen, GIVEN.get())
+    config = network.config
     check_settings(network, chosen, batches)
+    fit = replace(fit, resume=resume, device=device, accumulation=stream.micro_batches)
+    if resume:
+        check_resume(places.output, fit, network)
     if world.is_main:
         say(f"model: {network.parameter_count():,} parameters, {config.n_layer} layers of width {config.d_model}")
         say(f"stream: {batches.describe()}")
         if fit.precision == "float32":
             say(arithmetic)
         save_settings(places.output, locals())
-    fit = replace(fit, resume=resume, device=device, accumulation=stream.micro_batches)
     result = pretrain_model(
         network, chosen, batches, fit, places.output, held_out=held_out, any_subset_held_out=subsets
     )
@@ -119,58 +124,22 @@ def pretrain(
         summarize(result)
 
 
-def text_to_corpus(
-    inputs: Sequence[str],
-    places: Places,
-    sources: tuple[str | None, str | None],
-    sizes: tuple[int | None, int],
-    config: PrepareConfig,
-) -> tuple[XLNetTokenizer, Path]:
-    """The tokenizer and the corpus folder to train on; made here unless they are given.
+def check_fit(fit: FitConfig, device: torch.device, evaluation_count: int) -> None:
+    """Refuse before tokenizer and corpus are made what the loop would refuse after.
 
-    Args:
-        inputs: text, or one corpus folder.
-        places: where to put what is made.
-        sources: a given tokenizer, and given weights that bring one.
-        sizes: number of pieces asked for, and the most where none is asked for.
-        config: how text becomes tokens.
+    Raises:
+        ConfigurationError: an arithmetic that the device does not have, or a metric that will not be measured.
     """
-    tokenizer, init = sources
-    vocab_size = sizes[0]
-    ready = len(inputs) == 1 and (Path(inputs[0]) / MANIFEST).is_file()
-    if ready and tokenizer is None and init is None:
+    check_precision(fit.precision, device)
+    if fit.best_metric and evaluation_count == 0:
         raise ConfigurationError(
-            f"{inputs[0]} is a prepared corpus: say which tokenizer made it with --tokenizer FOLDER, "
-            "or give the text itself."
+            f"--fit.best_metric {fit.best_metric} needs an evaluation, but --evaluation_count is 0."
         )
-    source = tokenizer or init
-    if source is not None:
-        if vocab_size is not None:
-            raise ConfigurationError(
-                f"--vocab_size {vocab_size} is for a tokenizer trained here, but {source!r} brings its own."
-            )
-        chosen = XLNetTokenizer.from_pretrained(source)
-    else:
-        chosen = trained_tokenizer(inputs, places.tokenizer, sizes, config)
-    if ready:
-        return chosen, Path(inputs[0])
-    report(run_prepare(inputs, chosen, places.corpus, config), places.corpus)
-    return chosen, places.corpus
-
-
-def trained_tokenizer(
-    inputs: Sequence[str], folder: Path, sizes: tuple[int | None, int], config: PrepareConfig
-) -> XLNetTokenizer:
-    """Train a tokenizer, or take the one an interrupted start of the same command left."""
-    record = {"inputs": list(inputs), "sizes": list(sizes), "format": config.format, "field": config.field}
-    path = folder / TRAINING_RECORD
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) == record:
-        return XLNetTokenizer.from_pretrained(folder)
-    texts = read_texts(list(inputs), config.format, config.field)
-    trained = train_tokenizer(texts, sizes[0], max_vocab_size=sizes[1], progress=say)
-    trained.save_pretrained(folder)
-    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
-    return trained
+    if fit.best_metric and fit.best_metric not in METRICS:
+        raise ConfigurationError(
+            f"--fit.best_metric {fit.best_metric} is not measured; there are {', '.join(METRICS)}."
+            + did_you_mean(fit.best_metric, METRICS)
+        )
 
 
 def fitting_model_config(model: XLNetConfig, stream: StreamConfig, tokenizer: XLNetTokenizer) -> XLNetConfig:
@@ -225,12 +194,29 @@ def open_stream(
     return stream, held_out[0], held_out[1] if held_out[1:] else None
 
 
-def build_model(config: XLNetConfig, init: str | None, tokenizer: XLNetTokenizer) -> XLNetLMHeadModel:
-    """A fresh model, or a loaded one whose vocabulary is fitted to the tokenizer."""
+def build_model(
+    config: XLNetConfig, init: str | None, tokenizer: XLNetTokenizer, given: Collection[str] = ()
+) -> XLNetLMHeadModel:
+    """A fresh model, or a loaded one whose vocabulary is fitted to the tokenizer.
+
+    Args:
+        config: the settings as resolved.
+        init: weights to begin with; they bring their own settings.
+        tokenizer: of the text.
+        given: dotted names of the settings that were asked for; those of the model that do not make its shape are
+            changed in the loaded one.
+
+    """
     if init is None:
         return XLNetLMHeadModel(config)
-    network = XLNetLMHeadModel.from_pretrained(init, mem_len=config.mem_len, reuse_len=config.reuse_len)
+    asked = {name.removeprefix("model.") for name in given if name.startswith("model.")}
+    changes = {key: getattr(config, key) for key in ("mem_len", "reuse_len", *sorted(asked & CHANGEABLE))}
+    network = XLNetLMHeadModel.from_pretrained(init, **changes)
     say(f"weights from {init}")
+    for key in sorted(asked - CHANGEABLE - {"vocab_size"}):
+        mine, theirs = getattr(config, key, None), getattr(network.config, key, None)
+        if mine != theirs:
+            say(f"note: {key} stays {theirs}, as the weights have it; the settings ask for {mine}")
     if network.config.vocab_size != tokenizer.vocab_size:
         say(resize_vocabulary(network, tokenizer.vocab_size))
     return network
@@ -239,10 +225,11 @@ def build_model(config: XLNetConfig, init: str | None, tokenizer: XLNetTokenizer
 def save_settings(output: Path, values: dict[str, Any]) -> None:
     """Write the settings as resolved to ``settings.json``, so that a run can be understood and repeated."""
     kept = {key: values[key] for key in ("inputs", "output", "tokenizer", "vocab_size", "init", "evaluation_count")}
-    groups = {key: asdict(values[key]) for key in ("prepare", "stream", "fit")}
+    groups = {key: asdict(values[key]) for key in ("prepare", "stream")}
+    groups["fit"] = asdict(replace(values["fit"], resume=False))
     output.mkdir(parents=True, exist_ok=True)
     text = json.dumps({**kept, "model": values["config"].to_dict(), **groups}, indent=2, default=list)
-    (output / "settings.json").write_text(text + "\n", encoding="utf-8")
+    write_text(output / "settings.json", text + "\n")
 
 
 def summarize(result: PretrainResult) -> None:

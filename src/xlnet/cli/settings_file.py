@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,15 @@ import yaml
 from xlnet.errors import ConfigurationError, did_you_mean
 
 
-def check_settings_file(path: Path, known: Collection[str]) -> None:
+def check_settings_file(path: Path, known: Collection[str]) -> set[str]:
     """Refuse a file that is no YAML mapping of known settings.
 
     Args:
         path: of the file.
         known: dotted names of all settings of the command.
+
+    Returns:
+        Dotted names of the settings in it.
 
     Raises:
         ConfigurationError: names the file, the key (with the nearest known one) and what is wrong.
@@ -32,6 +35,14 @@ def check_settings_file(path: Path, known: Collection[str]) -> None:
     if not isinstance(values, Mapping):
         raise ConfigurationError(f"--config {path} must hold 'key: value' lines, not {_shown(values)}.")
     _check_group(path, "", values, known)
+    return set(_names(values, ""))
+
+
+def _names(values: Mapping[Any, Any], prefix: str) -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _names(value, f"{prefix}{key}.")
 
 
 def _check_group(path: Path, prefix: str, values: Mapping[Any, Any], known: Collection[str]) -> None:

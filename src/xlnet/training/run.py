@@ -40,6 +40,52 @@ from xlnet.training.run_state import (
 RUN_FILE = "run.json"
 CHECKPOINTS = "checkpoints"
 _OWN = (RUN_FILE, CHECKPOINTS, "metrics.jsonl")
+_FREE_OF_MODEL = ("attention_backend", "pack_padding")  # other arithmetic, the same model
+
+
+def never_began(output: Path) -> bool:
+    """Whether a folder holds a run that ended before its first step: with nothing to go on from, it is free."""
+    return (output / RUN_FILE).is_file() and not any(CheckpointFolder(output / CHECKPOINTS).steps())
+
+
+def model_settings(model: nn.Module) -> dict[str, Any]:
+    """Those of a model that has any, as plain values."""
+    to_dict = getattr(getattr(model, "config", None), "to_dict", None)
+    plain: dict[str, Any] = {} if to_dict is None else json.loads(json.dumps(to_dict()))
+    return plain
+
+
+def check_resume(output: Path, config: FitConfig, model: nn.Module) -> list[str]:
+    """Compare with the run in a folder, if there is one, that is to be continued.
+
+    Weights of the right shape do not say that it is the same model: dropout or memory may be others.
+
+    Returns:
+        Sentences about differences that are allowed but change the course of the run.
+
+    Raises:
+        ConfigurationError: names the first setting that must not change, with both values; or a damaged ``run.json``.
+    """
+    path = output / RUN_FILE
+    if not path.exists():
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        earlier, before = found["fit"], dict(found.get("model", {}))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{path} is damaged: the settings of the run cannot be read. Restore it, or delete it to accept the "
+            "settings given now."
+        ) from error
+    notes = config.check_resumable(earlier, str(output))
+    for key, value in model_settings(model).items():
+        old = before.get(key, value)
+        if old != value and key not in _FREE_OF_MODEL:
+            raise ConfigurationError(
+                f"The model has {key}={value!r}, but the run in {output} was started with {key}={old!r}. Resume it "
+                f"with {old!r}, or choose another output folder for a new run."
+            )
+    return notes
 
 
 @dataclass(kw_only=True)
@@ -97,7 +143,7 @@ class Run:
             self._restore(*found)
         if self.world.is_main:
             self.checkpoints.remove_after(self.progress.step if found else -1)
-            settings = {"format": "xlnet-run-1", "fit": self.config.to_dict()}
+            settings = {"format": "xlnet-run-1", "fit": self.config.to_dict(), "model": model_settings(self.model)}
             write_text(self.output / RUN_FILE, json.dumps(settings, indent=2) + "\n")
             self.log = MetricsLog(self.output, self.progress.step if found else -1, self.config.tensorboard)
         self.wrapped = self.world.wrap(self.model, self.device)
@@ -124,23 +170,15 @@ class Run:
             raise ConfigurationError(refusal)
 
     def _check_folder(self) -> None:
-        settings = self.output / RUN_FILE
         if not self.config.resume:
             present = [name for name in _OWN if (self.output / name).exists()]
-            if present:
+            if present and not never_began(self.output):
                 raise ConfigurationError(
                     f"output={str(self.output)!r} already holds a run ({', '.join(present)}), which would be "
                     "overwritten. Choose another folder, or continue that run with --resume (resume=True)."
                 )
-        elif settings.exists():
-            try:
-                earlier = json.loads(settings.read_text(encoding="utf-8"))["fit"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise ConfigurationError(
-                    f"{settings} is damaged: the settings of the run cannot be read. Restore it, or delete it "
-                    "to accept the settings given now."
-                ) from error
-            for note in self.config.check_resumable(earlier, str(self.output)):
+        else:
+            for note in check_resume(self.output, self.config, self.model):
                 self._warn(note)
 
     # -- saving ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from xlnet.tasks.contract import Task
 from xlnet.tasks.datasets.benchmark import Benchmark
 from xlnet.tasks.datasets.hub import is_hub, is_single
 from xlnet.tasks.datasets.hub_forms import read_benchmark
-from xlnet.tasks.datasets.own import KINDS, adjusted, has_split, kind, read_own
+from xlnet.tasks.datasets.own import KINDS, adjusted, has_split, is_labelled, kind, read_own
 from xlnet.tasks.datasets.registry import BENCHMARKS, benchmark
 from xlnet.tasks.datasets.tables import NoSplit
 from xlnet.tasks.families.classification import TextClassification, balanced_weights
@@ -121,10 +121,8 @@ def _official(found: Benchmark, place: str | Path, dev: str | Path | None, chang
         except NoSplit as error:
             _log.warning("%s: no final test: %s", task.name, error)
             continue
-        if all(example.label is not None for example in measured):
+        if is_labelled(task.name, split, measured):
             final[split] = measured
-        else:
-            _log.warning("%s: no final test: %s holds rows without label.", task.name, split)
     return Loaded(task, TaskData(train, held_out), final)
 
 
@@ -138,7 +136,7 @@ def _own(name: str, place: str | Path, dev: str | Path | None, changes: Mapping[
         collection = name == "rank" and not is_hub(place) and Path(place).is_dir() and not has_split(place, "train")
         held_out = {"dev": read_own(task, place, "dev")} if has_split(place, "dev") or collection else {}
     final = {"test": read_own(task, place, "test")} if has_split(place, "test") else {}
-    labelled = {split: found for split, found in final.items() if all(e.label is not None for e in found)}
+    labelled = {split: found for split, found in final.items() if is_labelled(task.name, split, found)}
     if changes.get("label_names"):
         return Loaded(task, TaskData(train, held_out), labelled)
     return Loaded(described.fit(task, train), TaskData(train, held_out), labelled)
