@@ -182,6 +182,37 @@ def test_progress_adds_up_to_the_size_on_disk(tmp_path):
         assert sum(read) == path.stat().st_size
 
 
+def damaged_archives() -> dict[str, bytes]:
+    packed = gzip.compress(b"one two three\n" * 400)
+    checksum = len(packed) - 8
+    return {
+        "cut": packed[: len(packed) // 2],
+        "cut before its checksum": packed[:checksum],
+        "cut in its head": packed[:6],
+        "wrong bits": packed[:15] + bytes(byte ^ 0x55 for byte in packed[15:30]) + packed[30:],
+        "wrong checksum": packed[:checksum] + bytes([packed[checksum] ^ 1]) + packed[checksum + 1 :],
+        "wrong method": packed[:2] + b"\x01" + packed[3:],
+    }
+
+
+@pytest.mark.parametrize("damage", damaged_archives())
+@pytest.mark.parametrize("format", ["auto", "paragraphs"])
+@pytest.mark.parametrize("piped", [False, True])
+def test_an_archive_damaged_near_its_start_is_named_with_the_remedy(tmp_path, monkeypatch, damage, format, piped):
+    data = damaged_archives()[damage]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    path = "-" if piped else write(tmp_path, "a.txt.gz", data)
+    name = "standard input" if piped else r"a\.txt\.gz"
+    with pytest.raises(InputError, match=rf"{name} is a damaged or cut-off gzip file \(.+[^.]\)\. .*`gzip -t`"):
+        list(read_texts(path, format))
+
+
+def test_standard_input_that_is_closed_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match=r"no standard input.*name a file"):
+        list(read_texts("-"))
+
+
 def test_inputs_may_be_files_globs_folders_and_are_read_once(tmp_path):
     first = write(tmp_path, "b.txt", "b")
     (tmp_path / "deep").mkdir()

@@ -6,22 +6,22 @@ Nothing here knows what a line means; ``readers`` does. Memory stays at one bloc
 from __future__ import annotations
 
 import codecs
-import glob
 import gzip
 import io
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from xlnet.errors import InputError, did_you_mean
+from xlnet.errors import InputError
+from xlnet.pretraining.corpus.search import expand, matches
 
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 28
 HEAD_BYTES = 1 << 18
-TEXT_SUFFIXES = (".txt", ".text", ".md", ".jsonl", ".ndjson", ".parquet")
 _SIGNATURES = {
     b"\xff\xfe": "UTF-16 text; convert it with `iconv -f UTF-16 -t UTF-8`",
     b"\xfe\xff": "UTF-16 text; convert it with `iconv -f UTF-16 -t UTF-8`",
@@ -59,15 +59,20 @@ class Source:
         return self.size is not None
 
     def head(self) -> bytes:
-        """The first bytes, decompressed, without using them up."""
-        if self.rereadable:
-            with self.open() as (file, _):
-                return file.read(HEAD_BYTES)
-        if not self._prefix:
-            self._prefix = self._stream().read(HEAD_BYTES)
-        if self._prefix[:2] == b"\x1f\x8b":
-            return zlib.decompressobj(wbits=31).decompress(self._prefix, HEAD_BYTES)
-        return self._prefix
+        """The first bytes, decompressed, without using them up.
+
+        Raises:
+            InputError: the file cannot be read, or is a damaged archive.
+        """
+        with _reading(self):
+            if self.rereadable:
+                with self.open() as (file, _):
+                    return file.read(HEAD_BYTES)
+            if not self._prefix:
+                self._prefix = self._stream().read(HEAD_BYTES)
+            if self._prefix[:2] == b"\x1f\x8b":
+                return zlib.decompressobj(wbits=31).decompress(self._prefix, HEAD_BYTES)
+            return self._prefix
 
     def open(self) -> _Opened:
         """Open for reading; gzip is told by its first bytes, not by its name."""
@@ -75,6 +80,8 @@ class Source:
 
     def _stream(self) -> BinaryIO:
         if self._pipe is None:
+            if self.path is None and sys.stdin is None:
+                raise InputError("There is no standard input (it is closed): name a file, a folder or a glob instead.")
             self._pipe = sys.stdin.buffer if self.path is None else self.path.open("rb")
         return self._pipe
 
@@ -92,11 +99,9 @@ class _Opened:
         self._source = source
 
     def __enter__(self) -> tuple[BinaryIO, BinaryIO]:
-        try:
+        with _reading(self._source):
             self._raw = self._source.raw()
             compressed = self._raw.peek(2)[:2] == b"\x1f\x8b" if isinstance(self._raw, io.BufferedReader) else False
-        except OSError as error:
-            raise InputError(f"{self._source.name} cannot be read: {error.strerror}.") from error
         self._file = gzip.GzipFile(fileobj=self._raw) if compressed else self._raw
         return self._file, self._raw  # type: ignore[return-value]
 
@@ -127,7 +132,8 @@ def find_sources(inputs: str | Path | Sequence[str | Path]) -> tuple[list[Source
     """Files behind paths, globs, folders (searched to any depth) and ``-`` (standard input), in a stable order.
 
     Returns:
-        The sources, each file once, and notes on what was left out (empty files found through a glob or folder).
+        The sources, each file once, and notes on what was left out: empty files found through a glob or folder, and
+        folders that this library wrote.
 
     Raises:
         InputError: a missing or empty file, a glob without match, a folder without text.
@@ -141,7 +147,8 @@ def find_sources(inputs: str | Path | Sequence[str | Path]) -> tuple[list[Source
         if str(item) == "-":
             sources[None] = Source("standard input", None)
             continue
-        paths, searched = _expand(str(item))
+        paths, left_out, searched = expand(str(item))
+        notes += left_out
         empty = [path for path in paths if path.is_file() and path.stat().st_size == 0]
         if len(empty) == len(paths):
             raise InputError(f"{empty[0]} is empty: there is no text to read.")
@@ -160,34 +167,17 @@ def _describe(path: Path) -> Source:
     return Source(str(path), path, status.st_size, status.st_mtime_ns)
 
 
-def _expand(item: str) -> tuple[list[Path], bool]:
-    path = Path(item).expanduser()
-    if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
-        found = [p for p in files if Path(p.name.lower().removesuffix(".gz")).suffix in TEXT_SUFFIXES]
-        if not found:
-            others = sorted({p.suffix for p in files})[:5]
-            raise InputError(
-                f"{item} is a folder without text: no file in it ends in {', '.join(TEXT_SUFFIXES)} (or these and .gz)"
-                + (f", only {', '.join(o or 'no ending' for o in others)}. A glob takes any name." if others else ".")
-            )
-        return found, True
-    if path.exists():
-        return [path], False
-    if any(sign in item for sign in "*?["):
-        names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (a Path refuses an absolute pattern)
-        found = [Path(name) for name in names if not Path(name).is_dir()]
-        if not found:
-            raise InputError(f"{item} matches no file.")
-        return found, True
-    if path.is_symlink():
-        raise InputError(f"{item} is a link that leads nowhere.")
-    siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise InputError(f"{item}: there is no such file or folder.{did_you_mean(path.name, siblings)}")
+def rereadable(path: str | Path) -> bool:
+    """Whether an input gives the same bytes a second time: a regular file, a folder, a glob of such.
 
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+    ``-``, FIFOs, sockets, devices and what a shell makes of ``<(command)`` can be read once. What is not there at all
+    is not judged here: :func:`find_sources` will say so.
+    """
+    place = Path(path).expanduser()
+    if str(path) == "-":
+        return False
+    found = [place] if place.exists() else matches(place)
+    return all(item.is_file() or item.is_dir() or not item.exists() for item in found)
 
 
 def read_lines(source: Source, on_read: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
@@ -207,14 +197,27 @@ def read_lines(source: Source, on_read: Callable[[int], None] = lambda _: None) 
         yield from _split_lines(source, _checked(source, blocks))
 
 
-def _blocks(source: Source, file: BinaryIO) -> Iterator[bytes]:
+@contextmanager
+def _reading(source: Source) -> Iterator[None]:
+    """Name the file in what reading it may raise."""
     try:
-        while block := file.read(BLOCK_BYTES):
-            yield block
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{source.name} is a damaged or cut-off gzip file: {error}.") from error
+        raise InputError(
+            f"{source.name} is a damaged or cut-off gzip file ({str(error).rstrip('.')}). Fetch or make it again; "
+            "`gzip -t` tells whether a file is whole."
+        ) from error
     except OSError as error:
         raise InputError(f"{source.name} cannot be read: {error.strerror or error}.") from error
+
+
+def _blocks(source: Source, file: BinaryIO) -> Iterator[bytes]:
+    while True:
+        with _reading(source):
+            block = file.read(BLOCK_BYTES)
+        if not block:
+            return
+        yield block
 
 
 def _counted(blocks: Iterable[bytes], raw: BinaryIO, on_read: Callable[[int], None]) -> Iterator[bytes]:
