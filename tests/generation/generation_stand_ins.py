@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from xlnet.configuration import XLNetConfig
 from xlnet.model import XLNetLMHeadModel
+from xlnet.text.symbols import word_starts
 
 SYMBOLS = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
 WORDS = [
@@ -33,7 +33,8 @@ class WordPieces:
     unk_id, eod_id = 0, 7
     special_ids = (0, 1, 2, 3, 4, 5, 6, 7)
     added_tokens: tuple[str, ...] = ()
-    starts_word = np.array([piece.startswith("▁") for piece in PIECES])
+    pieces = PIECES
+    starts_word = word_starts(PIECES)
 
     def encode(self, text: str, *, special_tokens: bool = True) -> Encoded:
         assert not special_tokens

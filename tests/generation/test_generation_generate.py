@@ -211,6 +211,7 @@ class FivePieces(WordPieces):
 
     vocab_size = 5
     special_ids = ()
+    pieces = PIECES[:5]
 
     def encode(self, text: str, *, special_tokens: bool = True):
         out = super().encode("a", special_tokens=False)

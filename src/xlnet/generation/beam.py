@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,8 +30,8 @@ class BeamConfig:
     def __post_init__(self) -> None:
         if self.width < 1:
             raise ConfigurationError(f"num_beams={self.width} must be at least 1.")
-        if self.length_penalty < 0:
-            raise ConfigurationError(f"length_penalty={self.length_penalty} must not be negative.")
+        if not 0 <= self.length_penalty < math.inf:
+            raise ConfigurationError(f"length_penalty={self.length_penalty} must be a finite number, not negative.")
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,7 @@ def _extend(
     totals = log_probs + before[:, None]
     if allowed is not None:
         totals = totals.masked_fill(~allowed.to(totals.device), -torch.inf)
-    count = min(2 * width, totals.numel())
-    best, index = totals.flatten().topk(count)
+    best, index = _highest(totals.flatten(), min(2 * width, totals.numel()))
     going: list[Hypothesis] = []
     parents: list[int] = []
     ended: list[Hypothesis] = []
@@ -129,6 +129,15 @@ def _extend(
             going.append(one)
             parents.append(parent)
     return going, parents, ended
+
+
+def _highest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` highest of ``values [N]`` and their places, equal ones in the order of their places."""
+    least = values.topk(count).values[-1]
+    # topk takes any of those that equal the last one; all of them are few, and are sorted. Written so that NaN stays.
+    places = (~(values < least) & (values != -torch.inf)).nonzero()[:, 0]
+    best, order = values[places].sort(descending=True, stable=True)
+    return best[:count], places[order[:count]]
 
 
 def _settled(beams: list[Hypothesis], finished: list[Hypothesis], config: BeamConfig, longest: int) -> bool:

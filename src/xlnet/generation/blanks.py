@@ -6,14 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from xlnet.errors import InputError
+from xlnet.generation.pieces import SENTINEL, ends_in_space
 from xlnet.generation.protocols import Tokenizer
 
 _BLANK = re.compile(r"<mask(?::(?P<count>[^<>]*))?>|_{3,}")
-_SENTINEL = "("
 # Each piece of a blank costs a pass over the text, so a slip of the finger would run for days.
 _MOST_PIECES = 1000
 
@@ -24,7 +21,8 @@ class Blank:
 
     Attributes:
         length: number of pieces, or None where unknown.
-        opens_word: a space (or the start of the text) stands before it, so its first piece starts a word.
+        opens_word: a space (or the start of the text) stands before it, so its first piece starts a word; elsewhere it
+            is a piece without a space in front, such as an ending or a full stop.
     """
 
     length: int | None
@@ -87,7 +85,8 @@ def parse(text: str, tokenizer: Tokenizer) -> Template:
         before = text[end : found.start()]
         stretches.append(before)
         segments.append(_encode(before, tokenizer, glued=bool(blanks)))
-        blanks.append(Blank(_length(found), (not before.strip() and not blanks) or before[-1:].isspace()))
+        starts = not blanks and not segments[-1]
+        blanks.append(Blank(_length(found), starts or ends_in_space(before, tokenizer)))
         end = found.end()
     if not blanks:
         raise InputError(
@@ -124,15 +123,9 @@ def _encode(text: str, tokenizer: Tokenizer, *, glued: bool) -> tuple[int, ...]:
     if not glued or text[0].isspace():
         return tuple(tokenizer.encode(text, special_tokens=False).input_ids)
     # Encoded behind a symbol that is a piece of its own, the text starts inside a word.
-    encoding = tokenizer.encode(_SENTINEL + text, special_tokens=False)
+    encoding = tokenizer.encode(SENTINEL + text, special_tokens=False)
     inside = [i for i, (start, end) in zip(encoding.input_ids, encoding.offsets, strict=True) if start >= 1 and end > 1]
     across = any(start < 1 < end for start, end in encoding.offsets)
     if across or not inside:
         return tuple(tokenizer.encode(text, special_tokens=False).input_ids)
     return tuple(inside)
-
-
-def spacing_mask(blank: Blank, tokenizer: Tokenizer, device: torch.device | None = None) -> Tensor:
-    """``[V]`` bool of the pieces with which this blank may begin: word-initial after a space, others where glued."""
-    starts = torch.as_tensor(tokenizer.starts_word, dtype=torch.bool, device=device)
-    return starts if blank.opens_word else ~starts

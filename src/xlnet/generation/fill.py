@@ -11,10 +11,11 @@ from torch import Tensor
 
 from xlnet.errors import InputError
 from xlnet.generation.beam import BeamConfig, beam_search
-from xlnet.generation.blanks import Template, parse, spacing_mask
+from xlnet.generation.blanks import Template, parse
 from xlnet.generation.engine import conditionals, evaluating
 from xlnet.generation.lengths import LengthPrior, choose_lengths
 from xlnet.generation.methods import Run, check_method, drive
+from xlnet.generation.pieces import check_vocabulary, fitting, no_text
 from xlnet.generation.plan import FillPlan
 from xlnet.generation.protocols import Tokenizer
 from xlnet.generation.sampling import GREEDY, RandomStream, SamplingConfig, permitted
@@ -107,6 +108,7 @@ def fill(
     alternatives: int = 5,
     constraints: Mapping[int, BlankConstraint] | None = None,
     length_prior: LengthPrior | None = None,
+    number: int = 0,
 ) -> Filling:
     """Fill all blanks of a text: ``<mask>`` is one piece, ``<mask:n>`` n pieces, ``___`` a blank of unknown length.
 
@@ -121,24 +123,25 @@ def fill(
         alternatives: how many other contents to list for each blank; 0 lists none.
         constraints: blank number (0 first) to its constraint.
         length_prior: of the number of pieces of an unknown blank; see :mod:`xlnet.generation.lengths`.
+        number: of this text among several: it draws from its own stream (seed, number).
 
     Raises:
         InputError: no blank, a malformed one, constraints on a blank that is not there or that leave nothing.
         ConfigurationError: an unknown method or order, ``k`` below 1.
+        CheckpointError: a tokenizer with more pieces than the model knows.
     """
     check_method(method, k)
+    check_vocabulary(tokenizer, model.config.vocab_size)
     if alternatives < 0:
         raise InputError(f"alternatives={alternatives} must not be negative.")
     template = parse(text, tokenizer)
     rules = dict(constraints or {})
-    for number in rules:
-        if not 0 <= number < len(template.blanks):
-            raise InputError(f"constraints name blank {number}; the text has blanks 0 to {len(template.blanks) - 1}.")
+    for blank in rules:
+        if not 0 <= blank < len(template.blanks):
+            raise InputError(f"constraints name blank {blank}; the text has blanks 0 to {len(template.blanks) - 1}.")
     vocab_size = model.config.vocab_size
-    mask = permitted(sampling, vocab_size, tuple(tokenizer.special_ids))
-    masks = [
-        _masks(template, number, rules.get(number), tokenizer, vocab_size) for number in range(len(template.blanks))
-    ]
+    mask = permitted(sampling, vocab_size, no_text(tokenizer, vocab_size))
+    masks = [_masks(template, i, rules.get(i), tokenizer, vocab_size) for i in range(len(template.blanks))]
 
     def plan_for(lengths: Sequence[int]) -> tuple[FillPlan, list[list[int]]]:
         ids, places = template.lay_out(lengths, 0)
@@ -157,7 +160,7 @@ def fill(
             prior = length_prior or LengthPrior.default()
             lengths = choose_lengths(model, lengths, prior, lambda some: plan_for(some)[0], mask)
         plan, places = plan_for([int(length or 0) for length in lengths])
-        run = Run(plan, sampling, RandomStream(sampling.seed, 0), mask)
+        run = Run(plan, sampling, RandomStream(sampling.seed, number), mask)
         drive([run], conditionals(model, 1), method=method, k=k)
         return _filling(model, tokenizer, template, run, places, alternatives)
 
@@ -171,7 +174,7 @@ def _masks(
     rest = permitted(own, vocab_size)
     if not rule.spacing:
         return rest, rest
-    first = spacing_mask(template.blanks[number], tokenizer)
+    first = fitting(template.blanks[number].opens_word, tokenizer, vocab_size)
     if rest is not None:
         first = first & rest
     if not bool(first.any()):

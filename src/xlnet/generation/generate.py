@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from xlnet.errors import ConfigurationError, InputError, known_keys
 from xlnet.generation.beam import BeamConfig, beam_search
 from xlnet.generation.engine import Conditionals, Rows, conditionals, evaluating
 from xlnet.generation.methods import Run, check_method, drive
+from xlnet.generation.pieces import check_vocabulary, no_text, spaced
 from xlnet.generation.plan import CONTEXT_ORDER, FillPlan
 from xlnet.generation.protocols import Tokenizer
 from xlnet.generation.sampling import RandomStream, SamplingConfig, permitted
@@ -29,7 +30,8 @@ class GenerationConfig:
 
     Args:
         max_new_tokens: pieces after the prompt, at most.
-        num_beams: 1 draws or takes the best token each time; more runs a beam search (no sampling).
+        num_beams: 1 draws or takes the best token each time; more runs a beam search (no sampling: of its settings only
+            ``banned`` and ``allowed`` apply).
         length_penalty: of the beam search; see :class:`~xlnet.generation.beam.BeamConfig`.
         stop: the text ends before the first of these strings.
         stop_ids: the text ends before one of these ids; None is the tokenizer's ``<eod>``.
@@ -79,7 +81,8 @@ class Generation:
 
     Attributes:
         prompt: as given.
-        text: the continuation, with the space in front where there is one; up to the stop string.
+        text: the continuation, with the space in front where there is one (but not where the prompt ends in white
+            space); up to the stop string.
         ids: its pieces; a stop id is not among them.
         log_probs: of each piece under the model (temperature 1, nothing banned), in nats.
         finish_reason: ``length``, ``stop`` (a stop string) or ``end`` (a stop id).
@@ -114,8 +117,11 @@ def generate(
     config: GenerationConfig | None = None,
     sampling: SamplingConfig | None = None,
     stream: Stream | None = None,
+    first_number: int = 0,
 ) -> list[Generation]:
     """Continue each prompt. Nothing is put in front of it; an empty prompt starts from nothing.
+
+    Behind a prompt that ends in white space comes a piece with a space in front, where one may be chosen.
 
     Args:
         model: a language model; runs in evaluation mode.
@@ -124,24 +130,33 @@ def generate(
         config: lengths, stops, beams, method.
         sampling: by default temperature 1 over the whole distribution.
         stream: called with (prompt number, new text) as text is decided.
+        first_number: of the first prompt: number n draws from the stream (seed, n), so prompts that are handed over
+            in several calls get what they would get in one.
 
     Raises:
         InputError: prompts given as one string.
-        ConfigurationError: settings out of range.
+        ConfigurationError: settings out of range, or of sampling where beams do not sample.
+        CheckpointError: a tokenizer with more pieces than the model knows.
     """
     config, sampling = config or GenerationConfig(), sampling or SamplingConfig()
     if isinstance(prompts, str):
         raise InputError("prompts is one string; give a list of prompts, [prompt] for a single one.")
+    vocab_size = model.config.vocab_size
+    check_vocabulary(tokenizer, vocab_size)
+    if config.num_beams > 1:
+        _check_beam_sampling(sampling, config.num_beams)
     stop_ids = (tokenizer.eod_id,) if config.stop_ids is None else config.stop_ids
-    banned = tuple(i for i in tokenizer.special_ids if i not in stop_ids)
-    mask = permitted(sampling, model.config.vocab_size, banned)
+    mask = permitted(sampling, vocab_size, [i for i in no_text(tokenizer, vocab_size) if i not in stop_ids])
     encoded = [list(tokenizer.encode(text, special_tokens=False).input_ids) if text else [] for text in prompts]
     results: list[Generation] = []
     side_by_side = config.batch_size if config.window is None else 1
     with evaluating(model):
         for start in range(0, len(prompts), side_by_side):
             chosen = range(start, min(start + side_by_side, len(prompts)))
-            texts = [Continuation(tokenizer, prompts[i], encoded[i], config.stop, stop_ids, i, stream) for i in chosen]
+            texts = [
+                Continuation(tokenizer, prompts[i], encoded[i], config.stop, stop_ids, first_number + i, stream)
+                for i in chosen
+            ]
             if config.num_beams > 1:
                 results.extend(_by_beams(model, text, config, mask) for text in texts)
             else:
@@ -149,11 +164,29 @@ def generate(
     return results
 
 
-def _plan(text: Continuation, config: GenerationConfig) -> FillPlan:
+def _check_beam_sampling(sampling: SamplingConfig, num_beams: int) -> None:
+    """Refuse settings that a beam search would pass over; the greedy choice is what it does anyway."""
+    usual = SamplingConfig()
+    for name in ("temperature", "top_k", "top_p", "repetition_penalty", "seed"):
+        value = getattr(sampling, name)
+        if value != getattr(usual, name) and not (name == "temperature" and value is None):
+            raise ConfigurationError(
+                f"sampling.{name}={value} has no effect with num_beams={num_beams}: a beam search takes the most "
+                "probable texts and draws none. Leave it out, or use num_beams=1."
+            )
+
+
+def _plan(text: Continuation, config: GenerationConfig, mask: Tensor | None, vocab_size: int) -> FillPlan:
     length = len(text.prompt_ids)
     places = tuple(range(length, length + config.max_new_tokens))
     read = range(_read_before(text, config))
-    return FillPlan(tuple(text.prompt_ids), places, frozenset(read), context=config.context)
+    plan = FillPlan(tuple(text.prompt_ids), places, frozenset(read), context=config.context)
+    if not text.after_space:
+        return plan
+    first = spaced(text.tokenizer, vocab_size)
+    first[[i for i in text.stop_ids if 0 <= i < vocab_size]] = True  # The text may end here as well.
+    # Where the user allows no piece with a space, or the vocabulary has none, there is nothing to ask for.
+    return replace(plan, allowed={length: first}) if bool((first if mask is None else first & mask).any()) else plan
 
 
 def _read_before(text: Continuation, config: GenerationConfig) -> int:
@@ -184,7 +217,13 @@ def _by_choice(
 ) -> list[Generation]:
     """Draw or take the best, all prompts side by side."""
     runs = [
-        Run(_plan(text, config), sampling, RandomStream(sampling.seed, text.number), mask, text.should_stop)
+        Run(
+            _plan(text, config, mask, model.config.vocab_size),
+            sampling,
+            RandomStream(sampling.seed, text.number),
+            mask,
+            text.should_stop,
+        )
         for text in texts
     ]
     engine = conditionals(model, len(runs), window=config.window, cached=config.cached, products=config.products)
@@ -214,9 +253,13 @@ def _by_beams(model: XLNetLMHeadModel, text: Continuation, config: GenerationCon
         calls = number
 
     found = beam_search(
-        engine, _plan(text, config), BeamConfig(config.num_beams, config.length_penalty),
-        mask=mask, ends=lambda ids: text.ending(ids) is not None, after_step=count,
-    )  # fmt: skip
+        engine,
+        _plan(text, config, mask, model.config.vocab_size),
+        BeamConfig(config.num_beams, config.length_penalty),
+        mask=mask,
+        ends=lambda ids: text.ending(ids) is not None,
+        after_step=count,
+    )
     best, *others = [_generation(text, list(one.ids), list(one.log_probs), calls) for one in found]
     text.show(list(found[0].ids), final=True)
     return Generation(best.prompt, best.text, best.ids, best.log_probs, best.finish_reason, best.calls, tuple(others))

@@ -34,6 +34,11 @@ class Tokenizer(Protocol):
         ...
 
     @property
+    def pieces(self) -> Sequence[str]:
+        """V pieces in the order of their ids; ``▁`` begins those that have a space in front."""
+        ...
+
+    @property
     def eod_id(self) -> int:
         """Id of the end of a document."""
         ...
@@ -45,7 +50,7 @@ class Tokenizer(Protocol):
 
     @property
     def starts_word(self) -> Any:
-        """``[V]`` bool: pieces with a space in front."""
+        """``[V]`` bool: pieces that begin a word, as whole-word masking counts words; not all have a space in front."""
         ...
 
     @property

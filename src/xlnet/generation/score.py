@@ -18,6 +18,7 @@ from xlnet.batch import NO_TARGET, check_ids
 from xlnet.errors import ConfigurationError, InputError, did_you_mean
 from xlnet.generation.engine import evaluating
 from xlnet.generation.orders import decision_order
+from xlnet.generation.pieces import check_vocabulary
 from xlnet.generation.protocols import Tokenizer
 from xlnet.model.language_model import XLNetLMHeadModel
 from xlnet.model.memory import Memory
@@ -169,8 +170,10 @@ def score(
     Raises:
         InputError: an empty text, or one that is too long.
         ConfigurationError: an unknown order, ``orders`` below 1 or above 1 for an order that is not random.
+        CheckpointError: a tokenizer with more pieces than the model knows.
     """
     _check_order(order, orders)
+    check_vocabulary(tokenizer, model.config.vocab_size)
     if isinstance(texts, str):
         raise InputError("texts is one string; give a list of texts, [text] for a single one.")
     prefixes = _prefixes(given, len(texts))

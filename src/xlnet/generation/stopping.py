@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlnet.generation.methods import Run
+from xlnet.generation.pieces import ends_in_space
 from xlnet.generation.protocols import Tokenizer
 
 _TAIL = 48
@@ -35,6 +36,7 @@ class Continuation:
         self.tokenizer, self.prompt, self.prompt_ids = tokenizer, prompt, list(prompt_ids)
         self.stop, self.stop_ids = tuple(stop), frozenset(stop_ids)
         self.number, self.stream = number, stream
+        self.after_space = bool(self.prompt_ids) and ends_in_space(prompt, tokenizer)
         self._shown = ""
         self._tail = _TAIL + max((len(text) for text in self.stop), default=0)
 
@@ -51,11 +53,12 @@ class Continuation:
         return None
 
     def text(self, ids: Sequence[int]) -> str:
-        """The continuation up to its end, with the space in front where the first piece has one."""
+        """The continuation up to its end, with the space in front where the first piece has one and the prompt none."""
         kept = ids[:-1] if ids and ids[-1] in self.stop_ids else ids
         text = self._decoded(kept)
         cut = self._cut(text)
-        return text if cut is None else text[:cut]
+        text = text if cut is None else text[:cut]
+        return text.removeprefix(" ") if self.after_space else text
 
     def show(self, ids: Sequence[int], *, final: bool) -> None:
         """Hand new text to the stream; what could still become a stop string is held back until the end."""
