@@ -7,8 +7,10 @@ import itertools
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -115,22 +117,78 @@ def test_a_worker_that_dies_is_a_clear_error_and_the_stream_goes_on() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_program_leaves_no_worker_behind(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys, time, multiprocessing\n"
-        f"sys.path[:0] = [{str(Path(__file__).parent)!r}]\n"
-        "from stream_helpers import SMALL, corpus_of, stream_of\n"
-        "if __name__ == '__main__':\n"
-        "    stream = stream_of(corpus_of(300), SMALL, workers=1)\n"
-        "    next(stream)\n"
-        "    print(multiprocessing.active_children()[0].pid, flush=True)\n"
-        "    time.sleep(600)\n"
+def test_workers_that_are_left_when_one_dies_end_as_well() -> None:
+    stream = stream_of(corpus_of(300), SMALL, workers=3)
+    for _ in range(20):  # enough for the pool to have started all
+        next(stream)
+    first, *others = multiprocessing.active_children()
+    assert len(others) == 2
+    first.kill()
+    with pytest.raises(MachineError, match="workers=0"):
+        for _ in range(40):
+            next(stream)
+    assert not multiprocessing.active_children()
+
+
+SCRIPT = f"""
+import multiprocessing, os, signal, sys, threading, time
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+from stream_helpers import SMALL, corpus_of, stream_of
+"""
+
+
+def script(folder: Path, main: str) -> list[str]:
+    path = folder / "script.py"
+    path.write_text(SCRIPT + "if __name__ == '__main__':\n" + textwrap.indent(textwrap.dedent(main), "    "))
+    return [sys.executable, str(path)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["importing", "working"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_to_the_whole_group_is_for_the_main_process_alone(
+    tmp_path: Path, number: signal.Signals, moment: str
+) -> None:
+    main = f"""
+        heard = []
+        signal.signal({int(number)}, lambda *_: heard.append(1))
+        def strike():
+            while not multiprocessing.active_children():
+                time.sleep(0.001)
+            os.killpg(0, {int(number)})
+        stream = stream_of(corpus_of(300), SMALL, workers=2)
+        if {moment == "importing"}:
+            striker = threading.Thread(target=strike)
+            striker.start()
+            next(stream)
+            striker.join()
+        else:
+            next(stream)
+            strike()
+        for _ in range(40):
+            next(stream)
+        stream.close()
+        print(len(heard), len(multiprocessing.active_children()))
+    """
+    done = subprocess.run(
+        script(tmp_path, main), capture_output=True, text=True, start_new_session=True, timeout=300, check=False
     )
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as program:
+    assert (done.stdout, done.returncode) == ("1 0\n", 0), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_killed_program_leaves_no_worker_behind(tmp_path: Path, number: signal.Signals) -> None:
+    main = """
+        stream = stream_of(corpus_of(300), SMALL, workers=1)
+        next(stream)
+        print(multiprocessing.active_children()[0].pid, flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen(script(tmp_path, main), stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         worker = int(program.stdout.readline())
-        program.kill()
+        program.send_signal(number)
     for _ in range(100):
         if not is_alive(worker):
             return

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import nn
-from training_toys import Collector, ToyStream, equal, interrupt, run, stop_after, timeless, toy_model
+from training_toys import Collector, ToyStream, equal, interrupt, run, stop_after, timeless, toy_evaluate, toy_model
 
 from xlnet.errors import CheckpointError, ConfigurationError, Interrupted
 from xlnet.training.optimizer import OptimizerConfig
@@ -30,6 +31,50 @@ def test_ctrl_c_saves_and_resumes_to_equal_parameters(tmp_path: Path, after_call
     assert equal(straight, resumed)
     assert (result.loss, result.metrics, result.tokens) == (whole.loss, whole.metrics, whole.tokens)
     assert timeless(tmp_path / "a") == timeless(tmp_path / "b")
+
+
+@pytest.mark.parametrize("moment", ["evaluation", "saving"])
+def test_ctrl_c_between_steps_costs_no_further_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    straight, whole = run(tmp_path / "a", evaluate_every=4)
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        evaluations.append(1)
+        if moment == "evaluation" and len(evaluations) == 2:  # the first is before the first step
+            interrupt()
+        return toy_evaluate(model)
+
+    def save(folder: CheckpointFolder, step: int, *parts: Any) -> None:
+        if moment == "saving" and step == 4:
+            interrupt()
+        plain_save(folder, step, *parts)
+
+    evaluations: list[int] = []
+    plain_save = CheckpointFolder.save
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    with pytest.raises(Interrupted, match="SIGINT at step 4 of 12"):
+        run(tmp_path / "b", evaluate=evaluate, evaluate_every=4)
+    monkeypatch.undo()
+    assert len(evaluations) == 2
+    assert CheckpointFolder(tmp_path / "b/checkpoints").steps()[-1] == 4
+    resumed, result = run(tmp_path / "b", model=toy_model(seed=5), resume=True, evaluate_every=4)
+    assert equal(straight, resumed)
+    assert (result.loss, result.metrics, result.tokens) == (whole.loss, whole.metrics, whole.tokens)
+    assert timeless(tmp_path / "a") == timeless(tmp_path / "b")
+
+
+def test_ctrl_c_during_the_last_evaluation_lets_the_run_finish(tmp_path: Path) -> None:
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        evaluations.append(1)
+        if len(evaluations) == 2:
+            interrupt()
+        return toy_evaluate(model)
+
+    evaluations: list[int] = []
+    exported: list[Path] = []
+    _, result = run(tmp_path, evaluate=evaluate, save_model=exported.append)
+    assert (result.step, result.stopped_by, len(exported)) == (12, "steps", 1)
 
 
 def test_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:

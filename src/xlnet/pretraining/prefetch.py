@@ -11,11 +11,12 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import fields
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,17 +47,21 @@ class Prefetcher:
         self._next = start
         self._depth = workers * ahead
         self._waiting: deque[Future[list[NDArray[Any]]]] = deque()
+        context = multiprocessing.get_context("spawn")
+        self._end_heard, self._end = context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
-            workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(source,)
+            workers, mp_context=context, initializer=_start_worker, initargs=(source, self._end_heard)
         )
 
     def __next__(self) -> PretrainingBatch:
         try:
-            while len(self._waiting) < self._depth:
-                self._waiting.append(self._pool.submit(_arrays, self._next))
-                self._next += 1
+            with _signals_held():  # for this is where workers are started
+                while len(self._waiting) < self._depth:
+                    self._waiting.append(self._pool.submit(_arrays, self._next))
+                    self._next += 1
             arrays = self._waiting.popleft().result()
         except BrokenProcessPool as error:
+            self._end.send_bytes(b"end")  # the pool sends SIGTERM to the workers that are left, which is not heard
             self.close()
             raise MachineError(
                 "A background worker that prepares batches ended by itself; it may have run out of memory. "
@@ -68,26 +73,49 @@ class Prefetcher:
         """Stop the workers and wait for them."""
         self._waiting.clear()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._end.close()
+        self._end_heard.close()
 
 
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """What is started within hears neither Ctrl-C nor SIGTERM from its first instruction on; this process, afterwards.
+
+    Both go to the whole group of processes, but what is done about them is for this one to decide: it saves the run,
+    and it needs its workers until then.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _GROUP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _source: Indexed | None = None  # of a worker process; the main process never sets it
 
 
-def _start_worker(source: Indexed) -> None:
+def _start_worker(source: Indexed, end: Connection) -> None:
     global _source
     _source = source
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle; it then stops the workers
+    for number in _GROUP_SIGNALS:  # where they could not be held back, and those that came meanwhile
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        _when_ready(parent.sentinel, lambda: os._exit(1))
+    _when_ready([end] if parent is None else [end, parent.sentinel], lambda: os._exit(1))
 
 
-def _when_ready(sentinel: int, act: Callable[[], None]) -> None:
-    """Act as soon as the process behind ``sentinel`` is gone: a killed main process must not leave workers behind."""
+def _when_ready(signs: list[Connection | int], act: Callable[[], None]) -> None:
+    """Act as soon as the main process says so or is gone: killed, it must not leave workers behind.
+
+    None reads what it says, so that all workers see it.
+    """
 
     def watch() -> None:
-        wait([sentinel])
+        wait(signs)
         act()
 
     threading.Thread(target=watch, daemon=True).start()

@@ -137,13 +137,14 @@ def fit(
             run.reporter.start(config.steps, run.progress.step)
             while True:
                 stop = stop_reason(run)
-                if stop == "interrupt":
-                    raise save_and_stop(run, save_model)
-                if evaluate is not None and evaluation_due(run, stop):
+                if evaluate is not None and stop != "interrupt" and evaluation_due(run, stop):
                     evaluate_now(run, evaluate)
                     stop = stop or stop_reason(run)
-                if save_due(run, stop):
+                if stop != "interrupt" and save_due(run, stop):
                     run.save()
+                    stop = stop or stop_reason(run)
+                if stop == "interrupt":
+                    raise save_and_stop(run, save_model)
                 if stop:
                     return finish(run, stop, save_model)
                 train_step(run, objective)
@@ -152,7 +153,8 @@ def fit(
 def stop_reason(run: Run) -> str:
     """Why to stop at this boundary between steps, or an empty string; the same in every process."""
     config, progress = run.config, run.progress
-    if run.interrupted:
+    # A lone process need not wait for the next step to learn of a signal that came while it evaluated or saved.
+    if run.interrupted or (run.world.size == 1 and run.interrupts.pending):
         return "interrupt"
     if progress.step >= config.steps:
         return "steps"
