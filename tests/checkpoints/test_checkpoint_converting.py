@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hugging_face_peers import HEADS, our_model
 
-from xlnet.checkpoints import convert, describe, read_checkpoint
+from xlnet.checkpoints import TOKENIZER_FILES, convert, describe, read_checkpoint
 from xlnet.checkpoints.names import CLASS_NAMES, Head
+from xlnet.checkpoints.shapes import expected_shapes
 from xlnet.errors import CheckpointError
 from xlnet.model import XLNetLMHeadModel
 
@@ -69,6 +71,61 @@ def test_overwriting_leaves_no_older_weights_that_would_be_read_instead(tmp_path
     convert(tmp_path / "a", target, "hf", overwrite=True)
     expected, found = read_checkpoint(tmp_path / "a"), read_checkpoint(target)
     assert all(torch.equal(found.tensors[name], expected.tensors[name]) for name in expected.tensors)
+
+
+@pytest.mark.parametrize("brings", [(), ("spiece.model",), TOKENIZER_FILES])
+def test_overwriting_leaves_no_older_tokenizer(tmp_path: Path, brings: tuple[str, ...]) -> None:
+    """Its files would be read together with those of the new model."""
+    our_model("encoder").save_pretrained(tmp_path / "a")
+    our_model("encoder").save_pretrained(tmp_path / "b")
+    for name in brings:
+        (tmp_path / "a" / name).write_text("new")
+    for name in (*TOKENIZER_FILES, "notes.txt"):
+        (tmp_path / "b" / name).write_text("old")
+    done = convert(tmp_path / "a", tmp_path / "b", overwrite=True)
+    assert set(done.copied) == set(brings)
+    left = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir() if path.suffix != ".safetensors"}
+    assert left.keys() == {"config.json", "notes.txt", *brings} and left["notes.txt"] == b"old"
+    assert all(left[name] == b"new" for name in brings)
+
+
+def test_a_tokenizer_stays_where_the_new_model_could_not_be_written(tmp_path: Path) -> None:
+    our_model("classification", summary_type="attn").save_pretrained(tmp_path / "a")
+    our_model("encoder").save_pretrained(tmp_path / "b")
+    (tmp_path / "b/spiece.model").write_text("old")
+    with pytest.raises(CheckpointError, match="not implemented there"):
+        convert(tmp_path / "a", tmp_path / "b", "hf", overwrite=True)
+    assert (tmp_path / "b/spiece.model").read_text() == "old"
+
+
+def test_arrays_that_do_not_fit_their_configuration_are_told(tmp_path: Path) -> None:
+    """By the page before "loads as" is said, and by conversion before anything is written."""
+    our_model("classification").save_pretrained(tmp_path / "a")
+    path = tmp_path / "a/config.json"
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({**whole, "num_labels": 2, "labels": []}))
+    page = describe(tmp_path / "a")
+    assert "XLNetForSequenceClassification" not in page.loads and "XLNetModel" in page.loads
+    assert "classifier.weight [3, 24], should be [2, 24]" in page.partly["XLNetForSequenceClassification"]
+    with pytest.raises(CheckpointError, match=r"classifier\.weight \[3, 24\](.|\n)*nothing was written"):
+        convert(tmp_path / "a", tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+    path.write_text(json.dumps({**whole, "d_inner": 37}))
+    page = describe(tmp_path / "a")
+    assert page.loads == () and page.partly == {}
+    assert all("feed_forward" in page.refused[CLASS_NAMES[head]] for head in HEADS if head != "language_model")
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"untie_r": False, "tie_word_embeddings": False, "summary_type": "attn"}, {"summary_use_proj": False}],
+)
+def test_expected_shapes_are_those_of_the_models(head: Head, changes: dict[str, Any]) -> None:
+    model = our_model(head, d_head=5, **changes)
+    prefix = "encoder." if head == "encoder" else ""
+    found = {prefix + name: tuple(value.shape) for name, value in model.state_dict().items()}
+    assert expected_shapes(model.config, head) == found
 
 
 def test_what_was_saved_last_into_a_folder_of_the_release_is_read(golden: Path, tmp_path: Path) -> None:

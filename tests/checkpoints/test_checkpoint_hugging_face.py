@@ -323,6 +323,14 @@ def test_settings_we_cannot_express_are_told(
     assert "config.json" in str(caught.value)
 
 
+def test_the_vocabulary_of_the_oldest_folders() -> None:
+    found = from_hugging_face({"n_token": 40, "d_model": 24, "n_head": 4}, "c").config
+    assert found.vocab_size == 40
+    with pytest.raises(CheckpointError, match="c: n_token=40 and vocab_size=32000 are two words for one setting"):
+        from_hugging_face({"n_token": 40, "vocab_size": 32000}, "c")
+    assert from_hugging_face({"n_token": 40, "vocab_size": 40}, "c").config.vocab_size == 40
+
+
 def test_settings_of_old_folders(tmp_path: Path) -> None:
     """Null memory lengths, renamed width keys, other words for the tanh gelu, a batch-wide flag for direction."""
     values = {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2, "mem_len": None, "reuse_len": None}
@@ -331,6 +339,17 @@ def test_settings_of_old_folders(tmp_path: Path) -> None:
     assert (config.d_model, config.n_head, config.d_head, config.n_layer, config.mem_len) == (24, 4, 6, 2, 0)
     assert config.ff_activation == "gelu_tanh" and config.num_labels == 4
     assert found.head is None and "direction" in found.notes[0]
+
+
+def test_an_architecture_that_is_not_said_is_guessed_from_the_outputs(
+    folders: dict[Head, Path], tmp_path: Path
+) -> None:
+    """Multiple choice and classification have equal names; a single output beside three labels is no classifier."""
+    for head in ("multiple_choice", "classification"):
+        folder = Path(shutil.copytree(folders[head], tmp_path / head))
+        values = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**values, "architectures": None}))
+        assert read_checkpoint(folder).head == head and CLASS_NAMES[head] in describe(folder).loads
 
 
 @pytest.mark.parametrize("head", HEADS)

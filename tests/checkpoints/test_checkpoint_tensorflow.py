@@ -12,7 +12,7 @@ import torch
 from bundle_writer import Variable, write_bundle
 from torch import Tensor
 
-from xlnet.checkpoints import describe, read_checkpoint
+from xlnet.checkpoints import convert, describe, read_checkpoint
 from xlnet.checkpoints.arrays import as_lazy
 from xlnet.checkpoints.names import pairs
 from xlnet.checkpoints.translate import into_theirs
@@ -177,6 +177,25 @@ def test_fine_tuned_checkpoints_in_two_shards(
             assert torch.equal(found.state_dict()[name], value), name
             assert found.state_dict()[name].is_contiguous(), name
     assert any("optimizer state" in text for text in read_checkpoint(tmp_path / "r").ignored)
+
+
+@pytest.mark.parametrize(("task", "outputs"), [("classification_mnli", 3), ("regression_sts-b", 1)])
+def test_a_classifier_has_the_labels_that_are_stored(tmp_path: Path, task: str, outputs: int) -> None:
+    """No file of the release says how many; the converted folder loads, and the page does not promise what fails."""
+    torch.manual_seed(2)
+    config = XLNetConfig(vocab_size=11, n_layer=2, d_model=12, n_head=2, d_head=5, d_inner=7, num_labels=outputs)
+    model = XLNetForSequenceClassification(config).eval()
+    write_release(tmp_path / "r", model, task)
+    assert "XLNetForSequenceClassification" in describe(tmp_path / "r").loads
+    done = convert(tmp_path / "r", tmp_path / "n")
+    assert done.head == "classification"
+    for folder in ("r", "n"):
+        found = XLNetForSequenceClassification.from_pretrained(tmp_path / folder)
+        assert found.config.num_labels == outputs
+        assert torch.equal(found.state_dict()["classifier.weight"], model.state_dict()["classifier.weight"])
+    write_release(tmp_path / "r", model, task, num_labels=2, labels=["no", "yes"])
+    with pytest.raises(CheckpointError, match=f"has {outputs} outputs. 2 label names are given"):
+        read_checkpoint(tmp_path / "r")
 
 
 def test_the_file_checkpoint_chooses_among_several(golden: Path, tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from xlnet.checkpoints.failures import reading
+from xlnet.checkpoints.failures import reading, writing
 from xlnet.checkpoints.files import write_bytes
+from xlnet.checkpoints.hub import TOKENIZER_FILES
 from xlnet.checkpoints.hugging_face import write_hugging_face
+from xlnet.checkpoints.matching import match, may_be_new
 from xlnet.checkpoints.names import Head
 from xlnet.checkpoints.native import write_native
 from xlnet.checkpoints.reading import Checkpoint, read_checkpoint
+from xlnet.checkpoints.shapes import expected_shapes
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import CheckpointError, did_you_mean
 
@@ -57,11 +61,11 @@ def convert(
         to: ``native`` or ``hf``.
         release_gelu: read Hugging Face's ``gelu`` as the tanh form the released weights were trained with.
         config: take this configuration instead of the source's, or where it has none.
-        overwrite: replace a model that already lies in the target folder.
+        overwrite: replace a model that already lies in the target folder, and its tokenizer.
 
     Raises:
-        CheckpointError: the source cannot be read, the target holds a model already or is the source, or the target's
-            format cannot express the model (nothing is written then).
+        CheckpointError: the source cannot be read or does not fit its own configuration, the target holds a model
+            already or is the source, or the target's format cannot express the model (nothing is written then).
         MachineError: the disk is full or the target cannot be written.
     """
     if to not in _TARGETS:
@@ -69,6 +73,7 @@ def convert(
     checkpoint = read_checkpoint(source, release_gelu=release_gelu, config=config)
     target = Path(target)
     _check_target(checkpoint, target, overwrite)
+    _check_arrays(checkpoint, source)
     notes = list(checkpoint.notes)
     if to == "hf":
         notes += write_hugging_face(target, checkpoint.config, checkpoint.tensors, checkpoint.head)
@@ -81,6 +86,8 @@ def convert(
                 data = file.read_bytes()
             write_bytes(target / file.name, data)
             copied.append(file.name)
+    if overwrite:
+        _take_away_older_tokenizer(target, copied)
     return Conversion(target, checkpoint.kind, checkpoint.head, tuple(copied), checkpoint.ignored, tuple(notes))
 
 
@@ -91,3 +98,22 @@ def _check_target(checkpoint: Checkpoint, target: Path, overwrite: bool) -> None
         raise CheckpointError(f"{target} is the source itself; give another folder to write to.")
     if (target / "config.json").exists() and not overwrite:
         raise CheckpointError(f"{target} holds a model already; give another folder, or allow it with overwrite.")
+
+
+def _check_arrays(checkpoint: Checkpoint, source: str | Path) -> None:
+    """What does not load where it is would not load where it is written either; better said before than after."""
+    expected = expected_shapes(checkpoint.config, checkpoint.head)
+    try:
+        match(expected, checkpoint.tensors, str(source), may_be_new(checkpoint.head, new_head=False))
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error}\n  It does not load as its own configuration says; nothing was written."
+        ) from error
+
+
+def _take_away_older_tokenizer(target: Path, copied: Collection[str]) -> None:
+    """Files of the older model's tokenizer would be read together with those of the new one."""
+    for name in TOKENIZER_FILES:
+        if name not in copied:
+            with writing(target / name):
+                (target / name).unlink(missing_ok=True)

@@ -6,10 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from xlnet.checkpoints.matching import match, may_be_new
 from xlnet.checkpoints.names import CLASS_NAMES, Head
 from xlnet.checkpoints.reading import Checkpoint, read_checkpoint
 from xlnet.checkpoints.settings import inexpressible
+from xlnet.checkpoints.shapes import expected_shapes
 from xlnet.configuration import XLNetConfig
+from xlnet.errors import CheckpointError
 
 _KINDS = {"native": "xlnet folder", "hf": "Hugging Face folder", "tensorflow": "TensorFlow checkpoint of the release"}
 
@@ -99,22 +102,33 @@ def describe(path_or_name: str | Path, *, config: XLNetConfig | None = None, off
 
 
 def _verdicts(checkpoint: Checkpoint) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Class names that load whole, in part, or not."""
+    """Class names that load whole, in part, or not, by the same comparison of names and shapes that loading makes."""
     loads: list[str] = []
     partly: dict[str, str] = {}
     refused: dict[str, str] = {}
-    query_stream = "encoder.mask_embedding" in checkpoint.tensors
     for head, name in CLASS_NAMES.items():
-        if head == "language_model" and not checkpoint.has_language_model:
-            lacking = [array for array in ("encoder.mask_embedding", "lm_bias") if array not in checkpoint.tensors]
-            refused[name] = f"{' and '.join(lacking)} {'are' if len(lacking) > 1 else 'is'} missing"
-        elif head == "encoder":
-            if query_stream:
-                loads.append(name)
-            else:
-                partly[name] = "there is no mask embedding, so the query stream starts untrained"
-        elif head in (checkpoint.head, "language_model"):
+        misfit = _misfit(checkpoint, head, new_head=False)
+        absent = [array for array in ("encoder.mask_embedding", "lm_bias") if array not in checkpoint.tensors]
+        if head == "language_model" and absent:
+            refused[name] = f"{' and '.join(absent)} {'are' if len(absent) > 1 else 'is'} missing"
+        elif not misfit and head == "encoder" and "encoder.mask_embedding" in absent:
+            partly[name] = "there is no mask embedding, so the query stream starts untrained"
+        elif not misfit:
             loads.append(name)
+        elif head in ("encoder", "language_model") or _misfit(checkpoint, head, new_head=True):
+            refused[name] = misfit
+        elif head == checkpoint.head:
+            partly[name] = f"its own head does not fit ({misfit}), so a new one has to be trained"
         else:
             partly[name] = "a new head has to be trained"
     return loads, partly, refused
+
+
+def _misfit(checkpoint: Checkpoint, head: Head, new_head: bool) -> str:
+    """What keeps a model with ``head`` from loading, in one line; empty if nothing does."""
+    expected = expected_shapes(checkpoint.config, head)
+    try:
+        match(expected, checkpoint.for_head(head), str(checkpoint.path), may_be_new(head, new_head))
+    except CheckpointError as error:
+        return "; ".join(line.strip() for line in str(error).splitlines()[1:])
+    return ""

@@ -63,7 +63,7 @@ def read_tensors(folder: Path, settings: Settings) -> tuple[LazyTensors, Head, l
     if not any(name.startswith(_PREFIX) for name in theirs):
         foreign = {row.hugging_face.name for rows in HEAD_ROWS.values() for row in rows if row.hugging_face}
         theirs = LazyTensors({name if name in foreign else _PREFIX + name: theirs.entry(name) for name in theirs})
-    head = settings.head or guess_head(theirs)
+    head = settings.head or guess_head(theirs, settings.config.num_labels)
     ignored: list[str] = []
     if settings.config.tie_word_embeddings and "lm_loss.weight" in theirs:
         theirs = LazyTensors({name: theirs.entry(name) for name in theirs if name != "lm_loss.weight"})
@@ -91,14 +91,19 @@ def _current(name: str) -> str:
 _MARKS_OF_HEADS: tuple[tuple[str, Head], ...] = (
     ("start_logits.dense.weight", "question_answering"),
     ("classifier.weight", "token_classification"),
-    ("logits_proj.weight", "classification"),  # multiple choice has the same names
+    ("logits_proj.weight", "classification"),
     ("lm_loss.bias", "language_model"),
 )
 
 
-def guess_head(theirs: LazyTensors) -> Head:
-    """Which model these Hugging Face names belong to, where the configuration does not say."""
-    return next((head for mark, head in _MARKS_OF_HEADS if mark in theirs), "encoder")
+def guess_head(theirs: LazyTensors, num_labels: int) -> Head:
+    """Which model these Hugging Face names belong to, where the configuration does not say.
+
+    Multiple choice has the names of a classifier, and one output whatever the number of labels is.
+    """
+    head: Head = next((head for mark, head in _MARKS_OF_HEADS if mark in theirs), "encoder")
+    single = head == "classification" and theirs.entry("logits_proj.weight").shape[:1] == (1,)
+    return "multiple_choice" if single and num_labels != 1 else head
 
 
 def write_hugging_face(

@@ -146,6 +146,8 @@ def _read_tensorflow(path: Path, config: XLNetConfig | None) -> Checkpoint:
     if config is None:
         config = tensorflow.read_settings(prefix).config
     tensors, head, ignored = tensorflow.read_tensors(prefix, config)
+    if head == "classification":
+        config = tensorflow.with_stored_labels(config, tensors, prefix)
     return Checkpoint(prefix.parent, "tensorflow", config, head, tensors, tuple(ignored))
 
 

@@ -42,7 +42,12 @@ _HF_NUMBERS = {
 }
 """Keys we share with Hugging Face, and what a missing one means there."""
 
-_HF_ALIASES = {"hidden_size": "d_model", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
+_HF_ALIASES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+    "n_token": "vocab_size",  # in pytorch-transformers
+}
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def from_hugging_face(values: Mapping[str, Any], source: str, release_gelu: bool
     """
     if values.get("model_type", "xlnet") != "xlnet":
         raise CheckpointError(f"{source}: model_type={values['model_type']!r} is another kind of model, not 'xlnet'.")
-    values = {_HF_ALIASES.get(key, key): value for key, value in values.items()}
+    values = _without_aliases(values, source)
     ours: dict[str, Any] = {key: values.get(key, default) for key, default in _HF_NUMBERS.items()}
     for key in ("mem_len", "reuse_len"):
         ours[key] = ours[key] or 0
@@ -173,6 +178,19 @@ def changes_in_hugging_face(config: XLNetConfig) -> list[str]:
     if config.dropatt != config.dropout:
         changes.append(f"dropatt={config.dropatt} is lost: dropout={config.dropout} serves the attention there too")
     return changes
+
+
+def _without_aliases(given: Mapping[str, Any], source: str) -> dict[str, Any]:
+    values = dict(given)
+    for alias, key in _HF_ALIASES.items():
+        if alias in values:
+            value = values.pop(alias)
+            if values.setdefault(key, value) != value:
+                raise CheckpointError(
+                    f"{source}: {alias}={value!r} and {key}={values[key]!r} are two words for one setting and must be "
+                    "equal; remove the wrong one."
+                )
+    return values
 
 
 def _activation(value: object, known: Mapping[str, str], source: str) -> str:

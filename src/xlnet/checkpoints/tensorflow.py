@@ -13,7 +13,7 @@ from xlnet.checkpoints.settings import Settings, from_release
 from xlnet.checkpoints.tensor_bundle import read_bundle
 from xlnet.checkpoints.translate import into_ours
 from xlnet.configuration import XLNetConfig
-from xlnet.errors import CheckpointError
+from xlnet.errors import CheckpointError, ConfigurationError
 
 CONFIG = "xlnet_config.json"
 _OPTIMIZER = re.compile(r"(?:.*/(?:Adam|Adam_1|adam_m|adam_v|Momentum|ExponentialMovingAverage)|beta[12]_power)")
@@ -107,6 +107,27 @@ def read_tensors(prefix: Path, config: XLNetConfig) -> tuple[LazyTensors, Head, 
     ignored += [*counters, *(f"{name} (not an array)" for name in other)]
     ignored += [f"{name} (no place for it in a {head} model)" for name in unknown]
     return LazyTensors({**{name: ours.entry(name) for name in ours}, **extra}), head, ignored
+
+
+def with_stored_labels(config: XLNetConfig, tensors: LazyTensors, prefix: Path) -> XLNetConfig:
+    """The configuration with as many labels as the stored classifier has outputs, which no file of the release says.
+
+    Args:
+        config: of the model.
+        tensors: a classifier's arrays by our names.
+        prefix: of the checkpoint, for messages.
+
+    Raises:
+        CheckpointError: the configuration names labels, and not as many.
+    """
+    shapes = (tensors.entry(name).shape for name in ("classifier.bias", "classifier.weight") if name in tensors)
+    outputs = next((shape[0] for shape in shapes if shape), config.num_labels)
+    if outputs == config.num_labels:
+        return config
+    try:
+        return config.replace(num_labels=outputs)
+    except ConfigurationError as error:
+        raise CheckpointError(f"{prefix}: its classifier has {outputs} outputs. {error}") from error
 
 
 def guess_head(stored: LazyTensors) -> tuple[Head, str | None, list[str]]:
