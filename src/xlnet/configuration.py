@@ -26,7 +26,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "attention_backend": ("auto", "reference", "tiles", "compiled", "sdpa", "flex"),
     "summary_activation": ("tanh", "none"),
 }
-_POSITIVE = ("vocab_size", "n_layer", "d_model", "n_head", "d_head", "d_inner")
+_POSITIVE = (
+    "vocab_size", "n_layer", "d_model", "n_head", "d_head", "d_inner", "num_labels", "start_n_top", "end_n_top",
+)  # fmt: skip
 _RATES = ("dropout", "dropatt", "summary_dropout")
 
 
@@ -51,8 +53,8 @@ class XLNetConfig:
         dropatt: rate on attention probabilities.
         mem_len: positions of earlier segments kept as memory, 0 for none.
         reuse_len: positions of a segment that go into memory, 0 for all of them.
-        layer_norm_eps: epsilon of layer normalization (1e-12 in the release).
-        initializer_range: standard deviation of the initial weights.
+        layer_norm_eps: epsilon of layer normalization (1e-12 in the release), above 0.
+        initializer_range: standard deviation of the initial weights, at least 0.
         tie_word_embeddings: the language-model head uses the word embedding as its matrix.
         summary_type: which state sums up a sequence: last real token, first, mean of real tokens, or attention.
         summary_use_proj: project the summary with a dense layer.
@@ -111,6 +113,15 @@ class XLNetConfig:
         for key in ("mem_len", "reuse_len"):
             if getattr(self, key) < 0:
                 raise ConfigurationError(f"{key}={getattr(self, key)} must not be negative; 0 switches it off.")
+        if not 0.0 < self.layer_norm_eps < float("inf"):
+            raise ConfigurationError(
+                f"layer_norm_eps={self.layer_norm_eps} must be a finite number above 0; the release has 1e-12."
+            )
+        if not 0.0 <= self.initializer_range < float("inf"):
+            raise ConfigurationError(
+                f"initializer_range={self.initializer_range} is a standard deviation: it must be a finite number of at "
+                "least 0; the release has 0.02."
+            )
         if self.d_model % 2:
             raise ConfigurationError(
                 f"d_model={self.d_model} must be even: a position is encoded by pairs of sine and cosine."

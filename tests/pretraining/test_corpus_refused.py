@@ -131,6 +131,7 @@ def test_damage_is_found_when_opening(text, tmp_path):
         ({"shard_tokens": 12}, "multiple of 8"),
         ({"workers": -1}, "0 takes every core"),
         ({"seed": -1}, "must not be negative"),
+        ({"seed": 2**63}, r"below 2\^63"),
     ],
 )
 def test_settings_out_of_range_are_refused(change, message):

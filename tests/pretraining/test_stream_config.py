@@ -30,6 +30,8 @@ from xlnet.pretraining.stream_config import StreamConfig
         ({"micro_batches": True}, "whole number"),
         ({"reuse_len": -1}, "at least 0"),
         ({"seed": -1}, "at least 0"),
+        ({"seed": 2**63}, "below 2\\^63"),
+        ({"consecutive_probability": float("nan")}, "from 0 to 1"),
         ({"max_span": 0}, "at least 1"),
     ],
 )

@@ -15,6 +15,7 @@ from xlnet.training.config import FitConfig
 from xlnet.training.device import choose_device, use_threads
 from xlnet.training.guards import WARM_UP, LossGuard
 from xlnet.training.interrupts import Interrupts
+from xlnet.training.run_state import capture_random, restore_random, seed_everything
 from xlnet.training.schedule import ScheduleConfig
 
 
@@ -33,12 +34,25 @@ from xlnet.training.schedule import ScheduleConfig
         ({"patience": 3}, "patience=3 needs best_metric"),
         ({"restore_best": True}, "restore_best=True needs best_metric"),
         ({"divergence_factor": 1.0}, "divergence_factor=1.0"),
+        ({"divergence_factor": float("nan")}, "divergence_factor=nan"),
         ({"max_seconds": -1.0}, "max_seconds=-1.0"),
+        ({"max_seconds": float("inf")}, "max_seconds=inf must be a finite number of at least 0"),
+        ({"seed": -1}, "seed=-1 must be at least 0"),
+        ({"seed": 2**63}, "seed=9223372036854775808 must be below 2^63"),
+        ({"seed": 2**64}, "must be below 2^63"),
     ],
 )
 def test_refused_settings(settings: dict, word: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(word)):
         FitConfig(**settings)
+
+
+def test_the_largest_seed_is_one_that_every_generator_takes() -> None:
+    before = capture_random(torch.device("cpu"))
+    try:
+        seed_everything(FitConfig(seed=2**63 - 1).seed + 100_000)
+    finally:
+        restore_random(before, torch.device("cpu"))
 
 
 def test_settings_survive_json() -> None:

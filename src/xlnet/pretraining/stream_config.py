@@ -12,6 +12,7 @@ from xlnet.pretraining.permutation import OrderKind
 from xlnet.pretraining.spans import SpanRule
 
 MemoryReset = Literal["lane", "document", "never"]
+_SEED_BELOW = 1 << 63
 SPECIAL_TOKENS = 3  # <sep> after A, <sep> after B, <cls>
 
 
@@ -108,6 +109,8 @@ class StreamConfig:
             value = getattr(self, key)
             if not _is_whole(value) or value < low:
                 raise ConfigurationError(f"{key}={value!r} must be a whole number of at least {low}.")
+        if self.seed >= _SEED_BELOW:
+            raise ConfigurationError(f"seed={self.seed} must be below 2^63 = {_SEED_BELOW}.")
         probability = self.consecutive_probability
         if not (isinstance(probability, int | float) and 0.0 <= probability <= 1.0):
             raise ConfigurationError(f"consecutive_probability={probability!r} must be a probability from 0 to 1.")

@@ -21,6 +21,7 @@ _AT_LEAST_ONE = ("steps", "accumulation", "log_every", "keep_last")
 _AT_LEAST_ZERO = (
     "clip_norm", "seed", "max_seconds", "evaluate_every", "save_every", "patience", "divergence_steps",
 )  # fmt: skip
+_SEED_BELOW = 1 << 63  # torch takes 64 bits, and every process adds its rank
 # A resumed run may change these; all others decide which numbers come out and must stay.
 _FREE_ON_RESUME = {
     "device", "max_seconds", "save_every", "keep_last", "log_every", "tensorboard", "plot", "resume",
@@ -44,7 +45,7 @@ class FitConfig:
         float32_products: which library multiplies float32 matrices on a CPU: ``auto`` (the faster one of those that
             truly compute in float32), ``default`` (torch's) or ``onednn``; see :mod:`xlnet.float32`.
         device: ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-        seed: of dropout and all else drawn while training.
+        seed: of dropout and all else drawn while training, below 2^63.
         max_seconds: stop this call after so many seconds, as if finished; 0 is no limit. It may be resumed.
         evaluate_every: steps between evaluations; 0 evaluates at start and end only.
         save_every: steps between checkpoints; 0 saves at start and end only.
@@ -92,14 +93,18 @@ class FitConfig:
             check_choice(key, value, allowed)
         for keys, lowest in ((_AT_LEAST_ONE, 1), (_AT_LEAST_ZERO, 0)):
             for key in keys:
-                if not lowest <= getattr(self, key) < float("inf"):
-                    raise ConfigurationError(f"{key}={getattr(self, key)} must be at least {lowest}.")
+                value = getattr(self, key)
+                if not lowest <= value < float("inf"):
+                    finite = "a finite number of " if value == float("inf") else ""
+                    raise ConfigurationError(f"{key}={value} must be {finite}at least {lowest}.")
+        if self.seed >= _SEED_BELOW:
+            raise ConfigurationError(f"seed={self.seed} must be below 2^63 = {_SEED_BELOW}.")
         if self.schedule.warmup_steps > self.steps:
             raise ConfigurationError(
                 f"schedule.warmup_steps={self.schedule.warmup_steps} is more than steps={self.steps}: "
                 "the peak would never be reached. Shorten the warm-up or train longer."
             )
-        if self.divergence_factor <= 1.0:
+        if not self.divergence_factor > 1.0:
             raise ConfigurationError(f"divergence_factor={self.divergence_factor} must be above 1.")
         for key in ("patience", "restore_best"):
             if getattr(self, key) and not self.best_metric:

@@ -65,6 +65,8 @@ class PrepareConfig:
             raise ConfigurationError(f"workers={self.workers} must not be negative; 0 takes every core.")
         if self.seed < 0:
             raise ConfigurationError(f"seed={self.seed} must not be negative.")
+        if self.seed >= 1 << 63:
+            raise ConfigurationError(f"seed={self.seed} must be below 2^63 = {1 << 63}.")
 
     @property
     def worker_count(self) -> int:
