@@ -5,7 +5,9 @@ Only the command that is asked for is imported, so that ``xlnet --help`` answers
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -75,8 +77,31 @@ def call(arguments: Sequence[str]) -> None:
     run(name, getattr(module, name), list(arguments[1:]), command.default_config)
 
 
+def make_printable(stream: object) -> None:
+    """Let a stream take every character: results must not be lost because a locale has no letter for them.
+
+    What is read by a program becomes UTF-8; a terminal keeps its own encoding, and shows an escape for what it lacks.
+    """
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+        return
+    known = codecs.lookup(stream.encoding).name.startswith("utf")
+    # Half of a surrogate pair, as in the name of a file that is not UTF-8, has no form even in UTF-8.
+    stream.reconfigure(
+        encoding=stream.encoding if known or stream.isatty() else "utf-8",
+        errors="backslashreplace",
+    )
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Imported late: whoever runs out of memory has torch by now, and help needs none."""
+    from xlnet.training.guards import out_of_memory
+
+    return out_of_memory(error)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point: 0 is success, 2 wrong input or usage, 1 the machine, 130 an interrupt."""
+    make_printable(sys.stdout)
     try:
         call(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -90,8 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has left (``xlnet ... | head``); nothing is wrong, and nothing more can be said.
         sys.stderr.close()
         return 0
-    except MemoryError:
-        print("xlnet: out of memory. Use a smaller batch, length or model.", file=sys.stderr)
+    except (RuntimeError, MemoryError) as error:
+        if not _out_of_memory(error):
+            raise
+        first = (str(error).splitlines() or ["no more is known"])[0]
+        print(f"xlnet: out of memory ({first}). Use a smaller batch, length or model.", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"xlnet: {error.filename or 'the system'}: {error.strerror or error}.", file=sys.stderr)

@@ -144,7 +144,7 @@ def generate(
     vocab_size = model.config.vocab_size
     check_vocabulary(tokenizer, vocab_size)
     if config.num_beams > 1:
-        _check_beam_sampling(sampling, config.num_beams)
+        check_beam_sampling(sampling, config.num_beams)
     stop_ids = (tokenizer.eod_id,) if config.stop_ids is None else config.stop_ids
     mask = permitted(sampling, vocab_size, [i for i in no_text(tokenizer, vocab_size) if i not in stop_ids])
     encoded = [list(tokenizer.encode(text, special_tokens=False).input_ids) if text else [] for text in prompts]
@@ -164,8 +164,12 @@ def generate(
     return results
 
 
-def _check_beam_sampling(sampling: SamplingConfig, num_beams: int) -> None:
-    """Refuse settings that a beam search would pass over; the greedy choice is what it does anyway."""
+def check_beam_sampling(sampling: SamplingConfig, num_beams: int) -> None:
+    """Refuse settings that a beam search would pass over; the greedy choice is what it does anyway.
+
+    Raises:
+        ConfigurationError: naming the setting.
+    """
     usual = SamplingConfig()
     for name in ("temperature", "top_k", "top_p", "repetition_penalty", "seed"):
         value = getattr(sampling, name)

@@ -172,7 +172,7 @@ def score(
         ConfigurationError: an unknown order, ``orders`` below 1 or above 1 for an order that is not random.
         CheckpointError: a tokenizer with more pieces than the model knows.
     """
-    _check_order(order, orders)
+    check_order(order, orders)
     check_vocabulary(tokenizer, model.config.vocab_size)
     if isinstance(texts, str):
         raise InputError("texts is one string; give a list of texts, [text] for a single one.")
@@ -192,7 +192,12 @@ def score(
     return results
 
 
-def _check_order(order: str, orders: int) -> None:
+def check_order(order: str, orders: int) -> None:
+    """Refuse an unknown order, and several of one that is not random.
+
+    Raises:
+        ConfigurationError: naming the value and what is allowed.
+    """
     if order not in _ORDERS:
         raise ConfigurationError(
             f"order={order!r} is not known; it must be one of {', '.join(_ORDERS)}." + did_you_mean(order, _ORDERS)
@@ -214,11 +219,8 @@ def _prefixes(given: str | Sequence[str] | None, count: int) -> list[str]:
 def _encode(
     tokenizer: Tokenizer, prefix: str, text: str, number: int, max_length: int
 ) -> tuple[list[int], list[str], int]:
-    """Ids and pieces of ``prefix + text`` and the first scored one: a piece across the border is scored."""
-    encoding = tokenizer.encode(prefix + text, special_tokens=False)
-    ids, pieces = list(encoding.input_ids), list(encoding.pieces)
-    border = len(prefix)
-    first = sum(1 for _, end in encoding.offsets if end <= border) if prefix else 0
+    """Those of ``pieces_behind``, where there are some and not too many."""
+    ids, pieces, first = pieces_behind(tokenizer, prefix, text)
     if len(ids) <= first:
         raise InputError(f"texts[{number}]={text!r} holds no piece to score.")
     if len(ids) > max_length:
@@ -227,6 +229,14 @@ def _encode(
             "memory grow with its square), or use score_long_text, which walks any length with memory."
         )
     return ids, pieces, first
+
+
+def pieces_behind(tokenizer: Tokenizer, prefix: str, text: str) -> tuple[list[int], list[str], int]:
+    """Ids and pieces of ``prefix + text`` and the first scored one: a piece across the border is scored."""
+    encoding = tokenizer.encode(prefix + text, special_tokens=False)
+    border = len(prefix)
+    first = sum(1 for _, end in encoding.offsets if end <= border) if prefix else 0
+    return list(encoding.input_ids), list(encoding.pieces), first
 
 
 def _requests(tokenizer: Tokenizer, ids: list[int], first: int, order: str, orders: int, seed: int) -> list[Request]:

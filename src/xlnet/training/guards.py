@@ -14,6 +14,8 @@ from xlnet.errors import MachineError, TrainingError
 
 WINDOW = 101
 WARM_UP = 20
+# Of the allocators for Linux and Windows, of Apple's devices, of libraries on a GPU.
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "_ALLOC_FAILED")
 
 
 class LossGuard:
@@ -86,6 +88,13 @@ def check_finite(loss: float, gradient_norm: float, step: int, model: nn.Module,
     )
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the device or the machine has no memory left; torch has a class for CUDA's alone."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+
+
 @contextmanager
 def memory_errors(step: int, last_good: str) -> Iterator[None]:
     """Turn torch's out-of-memory errors into a message with a remedy.
@@ -97,7 +106,7 @@ def memory_errors(step: int, last_good: str) -> Iterator[None]:
         yield
     except (RuntimeError, MemoryError) as error:
         text = str(error)
-        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
+        if out_of_memory(error):
             first = text.splitlines()[0] if text else "out of memory"
             raise MachineError(
                 f"Step {step}: out of memory ({first}). {last_good} "
