@@ -13,6 +13,7 @@ from torch import Tensor
 from xlnet.configuration import XLNetConfig
 from xlnet.errors import ConfigurationError, MachineError
 from xlnet.export import export_onnx
+from xlnet.export.onnx import _write
 from xlnet.model import (
     XLNetForMultipleChoice,
     XLNetForQuestionAnswering,
@@ -71,6 +72,40 @@ def test_encoder(tmp_path: Path) -> None:
         with torch.no_grad():
             compare(run(graph.path, given), model(**given).content, given["attention_mask"].bool())
     assert [path.name for path in tmp_path.iterdir()] == ["e.onnx"]
+
+
+@pytest.mark.slow
+def test_large_weights_lie_beside_the_graph_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.onnx._internal.exporter import _onnx_program
+
+    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 0)
+    model = model_of(XLNetModel)
+    for _ in range(2):
+        graph = export_onnx(model, tmp_path / "e.onnx")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["e.onnx", "e.onnx.data"]
+    assert graph.beside == (tmp_path / "e.onnx.data",)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    given = inputs(3, 12)
+    with torch.no_grad():
+        compare(run(moved / "e.onnx", given), model(**given).content, given["attention_mask"].bool())
+
+
+def test_files_appear_under_their_final_names_or_not_at_all(tmp_path: Path) -> None:
+    def save(name: str) -> None:
+        Path(name).write_text(Path(name).name)
+        Path(f"{name}.data").write_text("weights")
+
+    def fail(name: str) -> None:
+        save(name)
+        raise OSError(28, "No space left on device")
+
+    assert _write(save, tmp_path / "sub/x.onnx") == (tmp_path / "sub/x.onnx.data",)
+    assert (tmp_path / "sub/x.onnx").read_text() == "x.onnx"
+    (tmp_path / "sub/x.onnx").write_text("older")
+    with pytest.raises(MachineError, match="No space left"):
+        _write(fail, tmp_path / "sub/x.onnx")
+    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == ["x.onnx", "x.onnx.data"]
+    assert (tmp_path / "sub/x.onnx").read_text() == "older"
 
 
 @pytest.mark.slow

@@ -63,4 +63,5 @@ def export(model: str, output: str, *, kind: Literal["encoder", "classifier", "l
 
     loaded = model_class("encoder" if kind == "encoder" else read_checkpoint(model).head).from_pretrained(model)
     graph = export_onnx(loaded, output, kind)
-    say(f"{graph.kind} graph with inputs {', '.join(graph.inputs)} in {graph.path}")
+    weights = "".join(f", its weights in {file}" for file in graph.beside)
+    say(f"{graph.kind} graph with inputs {', '.join(graph.inputs)} in {graph.path}{weights}")

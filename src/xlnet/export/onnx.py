@@ -8,7 +8,7 @@ plain algebra; memory is not part of a graph.
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +40,14 @@ class ExportedGraph:
         kind: which graph it is.
         inputs: names of its inputs, in order.
         output: name of its output: ``content [batch, length, D]`` or ``logits``.
+        beside: files with weights that lie beside it and belong to it; none for all but large models.
     """
 
     path: Path
     kind: Kind
     inputs: tuple[str, ...]
     output: str
+    beside: tuple[Path, ...] = ()
 
 
 def export_onnx(model: PretrainedModel, path: str | Path, kind: Kind | None = None) -> ExportedGraph:
@@ -53,7 +55,7 @@ def export_onnx(model: PretrainedModel, path: str | Path, kind: Kind | None = No
 
     Args:
         model: an encoder, a classifier (of texts, tokens or choices) or a language model; exported in eval mode.
-        path: the file to make or replace; weights above 2 GB would go to a file beside it.
+        path: the file to make or replace; weights above 1.5 GB go to ``NAME.data`` beside it.
         kind: which graph; by default the one that belongs to the model.
 
     Raises:
@@ -82,8 +84,8 @@ def export_onnx(model: PretrainedModel, path: str | Path, kind: Kind | None = No
             verbose=False,
         )
     path = Path(path)
-    _write(lambda part: program.save(part), path)
-    return ExportedGraph(path, kind, names, output)
+    beside = _write(lambda part: program.save(part), path)
+    return ExportedGraph(path, kind, names, output, beside)
 
 
 class _Graph(nn.Module):
@@ -146,13 +148,18 @@ def _axes(name: str, head: str) -> dict[int, Any]:
     return dict.fromkeys(range(3 if head == "multiple_choice" else 2), Dim.DYNAMIC)
 
 
-def _write(save: Callable[[str], None], path: Path) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+def _write(save: Callable[[str], None], path: Path) -> tuple[Path, ...]:
+    """Save into a folder of its own beside the target and move what came of it, the graph last; returns the rest.
+
+    Large weights go to a second file, which the graph calls by its name: so both are saved under their final names.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save(str(part))
-        part.replace(path)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            save(str(Path(folder) / path.name))
+            beside = sorted(file for file in Path(folder).iterdir() if file.name != path.name)
+            for file in (*beside, Path(folder) / path.name):
+                file.replace(path.with_name(file.name))
     except OSError as error:
         raise MachineError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
+    return tuple(path.with_name(file.name) for file in beside)
