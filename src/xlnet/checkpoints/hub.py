@@ -153,8 +153,8 @@ def _fetch(name: str, patterns: tuple[str, ...], where: dict[str, Any], whole: b
         # and the library changes from one version to the next.
         told = str(error).rstrip(".") or type(error).__name__
         raise MachineError(
-            f"The hub could not deliver {name!r}: {told}. Check the connection, the settings of a proxy and the space on the disk, and try again (files that arrived are kept); or give "
-            "the path of a folder."
+            f"The hub could not deliver {name!r}: {told}. Check the connection, the settings of a proxy and the "
+            "space on the disk, and try again (files that arrived are kept); or give the path of a folder."
         ) from error
 
 
