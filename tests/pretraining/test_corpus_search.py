@@ -15,6 +15,7 @@ from corpus_helpers import SMALL, WORDS, prose
 from xlnet.errors import InputError
 from xlnet.pretraining.corpus.detect import choose_format
 from xlnet.pretraining.corpus.prepare import prepare
+from xlnet.pretraining.corpus.readers import read_texts
 from xlnet.pretraining.corpus.sources import find_sources, rereadable
 
 
@@ -102,6 +103,14 @@ def test_a_corpus_inside_its_text_changes_nothing_and_the_note_stands_in_its_man
     write(tmp_path / "corpus" / "README.md")
     assert prepare(tmp_path, WORDS, tmp_path / "corpus", SMALL) == first
     assert "corpus (a corpus; 1 file" in find_sources(tmp_path)[1][0]
+
+
+def test_what_a_tokenizer_is_trained_on_is_told_too(tmp_path):
+    write(tmp_path / "a.txt", "One line.\n")
+    run_in(tmp_path / "run")
+    told: list[str] = []
+    assert list(read_texts(tmp_path, tell=told.append)) == ["One line."]
+    assert told == find_sources(tmp_path)[1] and len(told) == 1
 
 
 def test_many_folders_left_out_are_one_line(tmp_path):

@@ -35,7 +35,10 @@ _LONGEST_WRAPPED = 1 << 20
 
 
 def read_texts(
-    inputs: str | Path | Sequence[str | Path], format: TextFormat = "auto", field: str = "text"
+    inputs: str | Path | Sequence[str | Path],
+    format: TextFormat = "auto",
+    field: str = "text",
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
     """Paragraphs (or lines) of any input as strings, streaming: what a tokenizer is trained on.
 
@@ -43,11 +46,14 @@ def read_texts(
         inputs: files, globs, folders, or ``-`` for standard input.
         format: one of the formats above; ``auto`` decides by name and content.
         field: the JSON key or Parquet column that holds the text.
+        tell: receives a sentence on each thing that a search of a folder left out.
 
     Raises:
         InputError: as ``find_sources`` and ``read_units``.
     """
-    sources, _ = find_sources(inputs)
+    sources, notes = find_sources(inputs)
+    for note in notes:
+        tell(note)
     for unit in read_units(sources, choose_format(sources, format)[0], field):
         if unit:
             yield unit.decode("utf-8")
