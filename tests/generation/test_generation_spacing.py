@@ -68,7 +68,8 @@ def test_what_fits_a_glued_blank_is_every_piece_without_a_space(
     ("before", "opens"),
     [
         ("", True), ("\ufeff", True), ("\u200b", True), (" \t", True), ("a ", True), ("a\u3000", True),
-        ("a\n" * 40, True), ("a\u200b", True), ("a \u0301", True), ("a", False), ("a\u0301", False), ("a (", False), ("語", False),
+        ("a\n" * 40, True), ("a\u200b", True), ("a \u0301", True), ("a", False), ("a\u0301", False),
+        ("a (", False), ("語", False),
     ],
 )  # fmt: skip
 def test_the_tokenizer_says_what_a_space_is(before: str, opens: bool) -> None:
