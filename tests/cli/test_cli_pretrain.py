@@ -206,3 +206,15 @@ def test_evaluation_refuses_what_does_not_belong_together(
     assert main(["evaluate", str(run / "corpus"), *model, "--stream.reuse_len", "0"]) == 2
     assert "needs reuse_len above 0" in capsys.readouterr().err
     assert main(["evaluate", str(run / "corpus"), *model, "--stream.reuse_len", "8"]) == 0
+
+
+def test_a_tokenizer_says_what_it_was_not_trained_on(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "proj" / "run").mkdir(parents=True)
+    shutil.copy(text, tmp_path / "proj" / "a.txt")
+    (tmp_path / "proj" / "run" / "run.json").write_text('{"format": "xlnet-run-1"}')
+    (tmp_path / "proj" / "run" / "metrics.jsonl").write_text('{"text": "no text of yours"}\n')
+    arguments = ["tokenizer", str(tmp_path / "proj"), "--output", str(tmp_path / "out"), "--vocab_size", "40"]
+    assert main(arguments) == 0
+    assert "run (a run; 1 file with the ending of text)" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def tokenizer(
     """
     check_folder(Path(output))
     began = time.monotonic()
-    texts = read_texts(inputs, format, field)
+    texts = read_texts(inputs, format, field, say)
     trained = train_tokenizer(
         texts, vocab_size, max_vocab_size=max_vocab_size, lower=lower, keep_accents=keep_accents, progress=say
     )
