@@ -67,6 +67,19 @@ def test_refusal_says_what_was_measured() -> None:
         choose_onednn("onednn", AMD, True, lambda: ROUNDING)
 
 
+def test_a_switch_without_effect_is_no_onednn() -> None:
+    """Without AVX-512 torch multiplies as always, whatever the switch says: nobody is told that this is oneDNN."""
+    errors = product_errors(lambda onednn, left, right: left @ right)
+    assert errors.same
+    assert not choose_onednn("auto", AMD, True, lambda: errors)
+    with pytest.raises(MachineError, match="every product is that of its default"):
+        choose_onednn("onednn", OLD_AMD, True, lambda: errors)
+    other = product_errors(
+        lambda onednn, left, right: (left.double() @ right.double()).float() if onednn else left @ right
+    )
+    assert not other.same
+
+
 def rounded(bits: int, value: Tensor) -> Tensor:
     """To so many bits of precision."""
     fraction, exponent = torch.frexp(value)

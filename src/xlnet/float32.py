@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -43,10 +43,13 @@ class ProductErrors:
     Attributes:
         default: of torch's own product in that shape.
         onednn: of oneDNN's.
+        same: every product of both is equal bit for bit: torch does not reach for oneDNN on this processor (without
+            AVX-512, say), whatever the switch says.
     """
 
     default: float
     onednn: float
+    same: bool = False
 
     @property
     def is_float32(self) -> bool:
@@ -77,7 +80,7 @@ def float32_products(choice: Float32Products = "auto", device: torch.device | st
 
     Raises:
         ConfigurationError: an unknown word.
-        MachineError: ``onednn`` where oneDNN is missing or computes in less than float32.
+        MachineError: ``onednn`` where oneDNN is missing, is not taken, or computes in less than float32.
     """
     check_choice("float32_products", choice, FLOAT32_PRODUCTS)
     if torch.device(device).type != "cpu":
@@ -119,12 +122,17 @@ def choose_onednn(
     if choice == "default":
         return False
     if choice == "auto":
-        return available and machine.wide_and_not_intel and measure().is_float32
+        return available and machine.wide_and_not_intel and measure().is_float32 and not measure().same
     if not available:
         raise MachineError(
             "float32_products='onednn', but this torch is built without oneDNN. Set float32_products='auto'."
         )
     errors = measure()
+    if errors.same:
+        raise MachineError(
+            "float32_products='onednn', but torch does not take oneDNN for float32 on this processor (which has no "
+            "AVX-512, say): every product is that of its default. Set float32_products='auto'."
+        )
     if not errors.is_float32:
         raise MachineError(
             f"float32_products='onednn', but oneDNN does not multiply in float32 on this processor: its relative error "
@@ -173,12 +181,15 @@ def product_errors(multiply: Callable[[bool, Tensor, Tensor], Tensor]) -> Produc
         (random(3, 40, 64), random(3, 72, 64).transpose(1, 2)),
         (random(3, 200, 40).transpose(1, 2), random(3, 200, 64)),
     ]
-    found = []
+    found, same = [], True
     for left, right in pairs:
         exact = left.double() @ right.double()
-        default, onednn = (float((multiply(o, left, right) - exact).norm() / exact.norm()) for o in (False, True))
+        products = [multiply(onednn, left, right) for onednn in (False, True)]
+        same = same and torch.equal(*products)
+        default, onednn = (float((product - exact).norm() / exact.norm()) for product in products)
         found.append(ProductErrors(default, onednn))
-    return max(found, key=lambda errors: (not errors.is_float32, errors.onednn / errors.default))
+    worst = max(found, key=lambda errors: (not errors.is_float32, errors.onednn / errors.default))
+    return replace(worst, same=same)
 
 
 def _enter(choice: Float32Products) -> _Request:
