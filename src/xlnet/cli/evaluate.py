@@ -9,12 +9,12 @@ from pathlib import Path
 from xlnet.cli.corpus import run_prepare
 from xlnet.cli.finetune import evaluate_task
 from xlnet.cli.progress import say
-from xlnet.cli.training_text import MANIFEST
 from xlnet.errors import ConfigurationError
 from xlnet.float32 import Float32Products
 from xlnet.float32 import float32_products as chosen_products
 from xlnet.model import XLNetLMHeadModel
 from xlnet.pretraining.baselines import CountingModel, baseline_loss
+from xlnet.pretraining.corpus.manifest import MANIFEST_NAME
 from xlnet.pretraining.corpus.prepare import PrepareConfig
 from xlnet.pretraining.corpus.token_corpus import TokenCorpus
 from xlnet.pretraining.evaluate import held_out_loss
@@ -82,7 +82,7 @@ def evaluate(
     tokenizer = XLNetTokenizer.from_pretrained(model)
     if counted_text is not None:
         counted_text.check_tokenizer(tokenizer)
-    ready = (Path(inputs[0]) / MANIFEST).is_file()
+    ready = (Path(inputs[0]) / MANIFEST_NAME).is_file()
     if ready:
         TokenCorpus.open(inputs[0], "valid").check_tokenizer(tokenizer)
     network = XLNetLMHeadModel.from_pretrained(model, reuse_len=stream.reuse_len).to(choose_device(device))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from xlnet.checkpoints import read_checkpoint
+from xlnet.checkpoints.hub import resolve
 from xlnet.cli.outputs import refuse_other_run
 from xlnet.cli.parsing import GIVEN
 from xlnet.cli.progress import say
@@ -95,7 +95,7 @@ def pretrain(
     check_shapes(model if model.reuse_len else model.replace(reuse_len=stream.reuse_len), stream)
     world = World.from_environment()
     if init is not None:
-        read_checkpoint(init)  # a name that is not there is refused before hours of work
+        resolve(init)  # a name that is not there is refused before hours of work
     chosen, corpus_folder = text_to_corpus(
         inputs, places, (tokenizer, init), (vocab_size, max_vocab_size), prepare, resume=resume, alone=world.size == 1
     )

@@ -11,13 +11,13 @@ from typing import Any
 from xlnet.cli.corpus import report, run_prepare
 from xlnet.cli.progress import say
 from xlnet.errors import ConfigurationError
+from xlnet.pretraining.corpus.manifest import MANIFEST_NAME
 from xlnet.pretraining.corpus.prepare import PrepareConfig
 from xlnet.pretraining.corpus.readers import read_texts
 from xlnet.pretraining.corpus.sources import rereadable
 from xlnet.text import XLNetTokenizer, train_tokenizer
 from xlnet.training.run_files import write_text
 
-MANIFEST = "manifest.json"
 TRAINING_RECORD = "training.json"
 
 
@@ -61,7 +61,7 @@ def text_to_corpus(
     """
     tokenizer, init = sources
     vocab_size = sizes[0]
-    ready = len(inputs) == 1 and (Path(inputs[0]) / MANIFEST).is_file()
+    ready = len(inputs) == 1 and (Path(inputs[0]) / MANIFEST_NAME).is_file()
     if ready and tokenizer is None and init is None:
         raise ConfigurationError(
             f"{inputs[0]} is a prepared corpus: say which tokenizer made it with --tokenizer FOLDER, "
@@ -69,7 +69,7 @@ def text_to_corpus(
         )
     source = tokenizer or init
     brought = source is not None or (places.tokenizer / "spiece.model").is_file()
-    taken_up = resume and brought and not ready and (places.corpus / MANIFEST).is_file()
+    taken_up = resume and brought and not ready and (places.corpus / MANIFEST_NAME).is_file()
     if not ready and not taken_up:
         check_text(inputs, alone=alone, twice=source is None)
     if source is not None:
